@@ -1,0 +1,96 @@
+// A fixed set of small integers in 64-bit words: legal actions, hands of cards.
+#pragma once
+
+#include <cstdint>
+#if !defined(__CUDA_ARCH__)
+#include <bit>
+#endif
+
+#include "platform.hpp"
+
+namespace playmill {
+
+PM_FN int popcount64(std::uint64_t x) {
+#if defined(__CUDA_ARCH__)
+  return __popcll(x);
+#else
+  return std::popcount(x);
+#endif
+}
+
+// Index of the lowest set bit; x must not be zero.
+PM_FN int lowest_bit(std::uint64_t x) {
+#if defined(__CUDA_ARCH__)
+  return __ffsll(static_cast<long long>(x)) - 1;
+#else
+  return std::countr_zero(x);
+#endif
+}
+
+// Index of the n-th set bit (from 0); x must have more than n bits.
+PM_FN int nth_bit(std::uint64_t x, int n) {
+  for (; n > 0; --n) x &= x - 1;
+  return lowest_bit(x);
+}
+
+template <int N>
+struct BitSet {
+  static constexpr int kSize = N;
+  static constexpr int kWords = (N + 63) / 64;
+
+  std::uint64_t word[kWords] = {};
+
+  PM_FN void add(int i) { word[i >> 6] |= 1ull << (i & 63); }
+  PM_FN void remove(int i) { word[i >> 6] &= ~(1ull << (i & 63)); }
+  PM_FN bool has(int i) const { return (word[i >> 6] >> (i & 63)) & 1u; }
+  PM_FN void clear() {
+    for (auto& w : word) w = 0;
+  }
+
+  // Adds `count` consecutive numbers from `first`.
+  PM_FN void add_range(int first, int count) {
+    for (int i = first; i < first + count; ++i) add(i);
+  }
+
+  PM_FN int count() const {
+    int total = 0;
+    for (auto w : word) total += popcount64(w);
+    return total;
+  }
+
+  PM_FN bool empty() const {
+    std::uint64_t any = 0;
+    for (auto w : word) any |= w;
+    return any == 0;
+  }
+
+  // The n-th member in ascending order; there must be more than n.
+  PM_FN int nth(int n) const {
+    for (int w = 0; w < kWords; ++w) {
+      const int here = popcount64(word[w]);
+      if (n < here) return w * 64 + nth_bit(word[w], n);
+      n -= here;
+    }
+    return -1;
+  }
+
+  PM_FN friend BitSet operator&(BitSet a, const BitSet& b) {
+    for (int w = 0; w < kWords; ++w) a.word[w] &= b.word[w];
+    return a;
+  }
+  PM_FN friend BitSet operator|(BitSet a, const BitSet& b) {
+    for (int w = 0; w < kWords; ++w) a.word[w] |= b.word[w];
+    return a;
+  }
+  PM_FN friend BitSet operator-(BitSet a, const BitSet& b) {
+    for (int w = 0; w < kWords; ++w) a.word[w] &= ~b.word[w];
+    return a;
+  }
+  PM_FN friend bool operator==(const BitSet& a, const BitSet& b) {
+    std::uint64_t differ = 0;
+    for (int w = 0; w < kWords; ++w) differ |= a.word[w] ^ b.word[w];
+    return differ == 0;
+  }
+};
+
+}  // namespace playmill

@@ -1,0 +1,99 @@
+// What a game must be: a trivially copyable value with a handful of functions. The pool,
+// the CUDA lane, the adapters and the command line all stand on this concept alone.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "bits.hpp"
+#include "random.hpp"
+#include "schema.hpp"
+
+namespace playmill {
+
+inline constexpr int kMaxSeats = 8;
+
+// Sum and number of what was counted under one name; see Report::count.
+struct Tally {
+  double sum = 0;
+  std::uint64_t n = 0;
+};
+
+// What applying an action brought about. The caller clears it; the game adds to it.
+struct Report {
+  float reward[kMaxSeats] = {};  // for every seat, whoever acted
+
+  // Named statistics (a game's kStats), kept apart by who drives the seat.
+  Tally* tally = nullptr;                // [drivers, stats], or none wanted
+  const std::uint8_t* driver = nullptr;  // [seats]
+  int stats = 0;
+
+  PM_FN void count(int stat, int seat, float value) {
+    if (tally == nullptr) return;
+    Tally& cell = tally[driver[seat] * stats + stat];
+    cell.sum += static_cast<double>(value);
+    cell.n += 1;
+  }
+};
+
+// One option of a game, as data: the command line, recipes and docs are made from it.
+// Every option is an int; `choices` ("a,b,c") names the values 0, 1, 2.
+template <class Options>
+struct Option {
+  const char* name;
+  int Options::*member;
+  int low;
+  int high;
+  const char* choices;  // empty: a number from low to high
+  const char* help;
+};
+
+template <class G>
+concept Game =
+    std::is_trivially_copyable_v<G> && std::is_trivially_copyable_v<typename G::Options> &&
+    requires(G game, const G& seen, const typename G::Options& options, BitSet<G::kActions>& legal, Report& report,
+             std::uint8_t* out, Random& random) {
+      // Facts. kRoles, kBots and kStats are arrays of const char*; bot 0 is always "random".
+      { G::kName } -> std::convertible_to<const char*>;
+      { G::kTitle } -> std::convertible_to<const char*>;
+      { G::kActions } -> std::convertible_to<int>;
+      std::span<const char* const>(G::kRoles);
+      std::span<const char* const>(G::kBots);
+      std::span<const char* const>(G::kStats);
+      std::span<const Option<typename G::Options>>(G::kOptions);
+
+      // Of the options alone. `check` says what is wrong with a combination, or nothing.
+      { G::check(options) } -> std::same_as<std::string>;
+      { G::seats(options) } -> std::same_as<int>;
+      { G::schema(options) } -> std::same_as<Schema>;
+
+      // Rules.
+      { game.reset(options, std::uint64_t{}) } -> std::same_as<void>;
+      { seen.over() } -> std::same_as<bool>;
+      { seen.seat() } -> std::same_as<int>;  // whose turn; undefined once over
+      { seen.role() } -> std::same_as<int>;  // the kind of decision asked
+      { seen.legal(options, legal) } -> std::same_as<void>;  // adds to an empty set; never leaves it empty
+      { seen.observe(options, int{}, out) } -> std::same_as<void>;  // what that seat may know, packed
+      { game.apply(options, int{}, report) } -> std::same_as<void>;  // the action is legal: the pool has checked
+      { seen.bot(options, int{}, random) } -> std::same_as<int>;  // kind >= 1: a scripted move for seat()
+
+      // Words for people, in rich's markup ([red]..[/]).
+      { seen.action_text(options, int{}) } -> std::same_as<std::string>;
+      { seen.table_text(options, int{}) } -> std::same_as<std::string>;  // as that seat sees it
+    };
+
+// A uniform legal action: bot 0 of every game.
+template <int N>
+PM_FN int random_action(const BitSet<N>& legal, Random& random) {
+  return legal.nth(static_cast<int>(random.below(static_cast<std::uint32_t>(legal.count()))));
+}
+
+// Drivers: who answers for a seat. Below kFirstBot a policy (its turns surface from the
+// pool, 0 is the learner); from there on bot number driver - kFirstBot, played inside.
+inline constexpr int kFirstBot = 32;
+inline constexpr int kDrivers = 64;
+
+}  // namespace playmill
