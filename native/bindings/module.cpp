@@ -1,0 +1,303 @@
+// The Python module playmill._native. Arrays are the caller's; every batch is one call, with
+// the GIL released while it runs.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "../core/expand.hpp"
+#include "../core/returns.hpp"
+#include "../core/sample.hpp"
+#include "../games/all_games.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace playmill;
+
+namespace {
+
+template <class T, std::size_t Dimensions>
+using Array = nb::ndarray<T, nb::ndim<Dimensions>, nb::c_contig, nb::device::cpu>;
+using Bytes1 = Array<std::uint8_t, 1>;
+using Bytes2 = Array<std::uint8_t, 2>;
+using Floats1 = Array<float, 1>;
+using Floats2 = Array<float, 2>;
+using Ints1 = Array<std::int32_t, 1>;
+
+const GameEntry& entry(const std::string& name) {
+  const auto found = all_games().find(name);
+  if (found == all_games().end()) throw nb::key_error(name.c_str());
+  return found->second;
+}
+
+template <class A>
+void want(const A& array, const char* name, std::initializer_list<std::size_t> shape) {
+  std::size_t axis = 0;
+  for (const std::size_t size : shape) {
+    if (array.shape(axis) != size)
+      throw nb::value_error((std::string(name) + " must have " + std::to_string(size) + " along axis " +
+                             std::to_string(axis) + ", got " + std::to_string(array.shape(axis)))
+                                .c_str());
+    ++axis;
+  }
+}
+
+nb::bytes to_bytes(const std::vector<std::uint8_t>& data) {
+  return nb::bytes(reinterpret_cast<const char*>(data.data()), data.size());
+}
+
+// A pool and the sizes its arrays must have.
+class PoolHandle {
+ public:
+  PoolHandle(const std::string& name, const OptionValues& options, std::size_t games, std::uint64_t seed, int threads)
+      : facts_(entry(name).facts(options)), pool_(entry(name).pool(options, games, seed, threads)) {}
+
+  void turns(Bytes2 observation, Bytes2 legal, Bytes1 seat, Bytes1 role, Bytes1 driver) {
+    const auto n = pool_->games();
+    want(observation, "observation", {n, static_cast<std::size_t>(facts_.schema.bytes())});
+    want(legal, "legal", {n, static_cast<std::size_t>(facts_.legal_bytes)});
+    want(seat, "seat", {n});
+    want(role, "role", {n});
+    want(driver, "driver", {n});
+    nb::gil_scoped_release release;
+    pool_->turns(observation.data(), legal.data(), seat.data(), role.data(), driver.data());
+  }
+
+  void act(Ints1 actions, Floats2 rewards, Bytes1 over) {
+    const auto n = pool_->games();
+    want(actions, "actions", {n});
+    want(rewards, "rewards", {n, static_cast<std::size_t>(facts_.seats)});
+    want(over, "over", {n});
+    nb::gil_scoped_release release;
+    pool_->act(actions.data(), rewards.data(), over.data());
+  }
+
+  void bot_actions(Bytes1 kinds, Ints1 actions) {
+    want(kinds, "kinds", {pool_->games()});
+    want(actions, "actions", {pool_->games()});
+    nb::gil_scoped_release release;
+    pool_->bot_actions(kinds.data(), actions.data());
+  }
+
+  void reset(bool stagger) {
+    nb::gil_scoped_release release;
+    pool_->reset(nullptr, stagger);
+  }
+
+  void reset_to(Array<std::uint64_t, 1> seeds) {
+    want(seeds, "seeds", {pool_->games()});
+    nb::gil_scoped_release release;
+    pool_->reset(seeds.data(), false);
+  }
+
+  void set_drivers(Bytes2 drivers) {
+    want(drivers, "drivers", {pool_->games(), static_cast<std::size_t>(facts_.seats)});
+    nb::gil_scoped_release release;
+    pool_->set_drivers(drivers.data());
+  }
+
+  nb::bytes snapshot() const { return to_bytes(pool_->snapshot()); }
+  void restore(nb::bytes data) {
+    pool_->restore(reinterpret_cast<const std::uint8_t*>(data.c_str()), data.size());
+  }
+
+  // {driver: {stat: (mean, count)}} as flat lists: (driver, stat, sum, count).
+  nb::list tallies() const {
+    nb::list out;
+    const auto cells = pool_->tallies();
+    const auto stats = facts_.stats.size();
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      if (cells[i].n > 0) out.append(nb::make_tuple(i / stats, i % stats, cells[i].sum, cells[i].n));
+    return out;
+  }
+  void clear_tallies() { pool_->clear_tallies(); }
+
+  std::size_t games() const { return pool_->games(); }
+  int threads() const { return pool_->threads(); }
+  std::size_t bytes() const { return pool_->bytes(); }
+
+ private:
+  GameFacts facts_;
+  std::unique_ptr<AnyPool> pool_;
+};
+
+class GameHandle {
+ public:
+  GameHandle(const std::string& name, const OptionValues& options, std::uint64_t seed)
+      : game_(entry(name).game(options, seed)) {}
+  explicit GameHandle(std::unique_ptr<AnyGame> game) : game_(std::move(game)) {}
+  GameHandle copy() const { return GameHandle(game_->copy()); }
+  AnyGame& value() { return *game_; }
+  const AnyGame& value() const { return *game_; }
+
+ private:
+  std::unique_ptr<AnyGame> game_;
+};
+
+Schema schema_from(nb::list fields) {
+  Schema schema;
+  for (nb::handle item : fields) {
+    nb::tuple t = nb::cast<nb::tuple>(item);
+    Field field;
+    field.name = nb::cast<std::string>(t[0]);
+    field.encoding = static_cast<Encoding>(nb::cast<int>(t[1]));
+    field.rows = nb::cast<int>(t[2]);
+    field.columns = nb::cast<int>(t[3]);
+    field.size = nb::cast<int>(t[4]);
+    field.scale = nb::cast<float>(t[5]);
+    schema.add(field);
+    if (const auto counted = nb::cast<std::string>(t[6]); !counted.empty()) schema.counted(counted);
+  }
+  return schema;
+}
+
+nb::dict facts_of(const std::string& name, const OptionValues& options) {
+  const GameFacts facts = entry(name).facts(options);
+  nb::dict out;
+  out["name"] = facts.name;
+  out["title"] = facts.title;
+  out["seats"] = facts.seats;
+  out["actions"] = facts.actions;
+  out["legal_bytes"] = facts.legal_bytes;
+  out["state_bytes"] = facts.state_bytes;
+  out["roles"] = facts.roles;
+  out["bots"] = facts.bots;
+  out["stats"] = facts.stats;
+  nb::list described;
+  for (const auto& o : facts.options)
+    described.append(nb::make_tuple(o.name, o.low, o.high, o.standard, o.choices, o.help));
+  out["options"] = described;
+  nb::list fields;
+  for (const auto& f : facts.schema.fields())
+    fields.append(nb::make_tuple(f.name, static_cast<int>(f.encoding), f.rows, f.columns, f.size, f.scale, f.counted));
+  out["fields"] = fields;
+  out["schema_hash"] = facts.schema.hash();
+  return out;
+}
+
+class KernelsHandle {
+ public:
+  explicit KernelsHandle(int threads) : workers_(threads) {}
+
+  void sample(Floats2 logits, Bytes2 legal, std::uint64_t seed, std::uint64_t step, bool greedy, Ints1 action,
+              Floats1 log_probability) {
+    const auto n = logits.shape(0);
+    const auto actions = logits.shape(1);
+    if (legal.shape(0) != n || legal.shape(1) * 8 < actions) throw nb::value_error("legal does not fit logits");
+    want(action, "action", {n});
+    want(log_probability, "log_probability", {n});
+    nb::gil_scoped_release release;
+    sample_actions(workers_, logits.data(), legal.data(), n, static_cast<int>(actions),
+                   static_cast<int>(legal.shape(1)), seed, step, greedy, action.data(), log_probability.data());
+  }
+
+  void returns(Array<float, 3> reward, Bytes2 over, Bytes2 seat, Floats2 value, float gamma, float lambda,
+               Floats2 advantage, Bytes2 usable) {
+    const auto steps = reward.shape(0);
+    const auto games = reward.shape(1);
+    want(over, "over", {steps, games});
+    want(seat, "seat", {steps, games});
+    want(value, "value", {steps, games});
+    want(advantage, "advantage", {steps, games});
+    want(usable, "usable", {steps, games});
+    const RolloutColumns columns{static_cast<int>(steps), static_cast<int>(games), static_cast<int>(reward.shape(2)),
+                                 reward.data(), over.data(), seat.data(), value.data()};
+    nb::gil_scoped_release release;
+    seat_returns(workers_, columns, gamma, lambda, advantage.data(), usable.data());
+  }
+
+ private:
+  Workers workers_;
+};
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  m.doc() = "Playmill's native core: rules, pools of games, packed observations.";
+  m.attr("FIRST_BOT") = kFirstBot;
+  nb::exception<IllegalAction>(m, "IllegalAction", PyExc_ValueError);
+  nb::exception<OutOfTurn>(m, "OutOfTurn", PyExc_RuntimeError);
+
+  m.def("names", [] {
+    std::vector<std::string> names;
+    for (const auto& [name, unused] : all_games()) names.push_back(name);
+    return names;
+  });
+  m.def("facts", &facts_of, "name"_a, "options"_a);
+
+  nb::class_<PoolHandle>(m, "Pool")
+      .def(nb::init<const std::string&, const OptionValues&, std::size_t, std::uint64_t, int>(), "name"_a, "options"_a,
+           "games"_a, "seed"_a, "threads"_a)
+      .def("turns", &PoolHandle::turns, "observation"_a, "legal"_a, "seat"_a, "role"_a, "driver"_a)
+      .def("act", &PoolHandle::act, "actions"_a, "rewards"_a, "over"_a)
+      .def("bot_actions", &PoolHandle::bot_actions, "kinds"_a, "actions"_a)
+      .def("reset", &PoolHandle::reset, "stagger"_a)
+      .def("reset_to", &PoolHandle::reset_to, "seeds"_a)
+      .def("set_drivers", &PoolHandle::set_drivers, "drivers"_a)
+      .def("snapshot", &PoolHandle::snapshot)
+      .def("restore", &PoolHandle::restore, "data"_a)
+      .def("tallies", &PoolHandle::tallies)
+      .def("clear_tallies", &PoolHandle::clear_tallies)
+      .def_prop_ro("games", &PoolHandle::games)
+      .def_prop_ro("threads", &PoolHandle::threads)
+      .def_prop_ro("bytes", &PoolHandle::bytes);
+
+  nb::class_<GameHandle>(m, "Game")
+      .def(nb::init<const std::string&, const OptionValues&, std::uint64_t>(), "name"_a, "options"_a, "seed"_a)
+      .def("copy", &GameHandle::copy)
+      .def_prop_ro("over", [](const GameHandle& g) { return g.value().over(); })
+      .def_prop_ro("seat", [](const GameHandle& g) { return g.value().seat(); })
+      .def_prop_ro("role", [](const GameHandle& g) { return g.value().role(); })
+      .def("legal", [](const GameHandle& g) { return g.value().legal(); })
+      .def("legal_bits", [](const GameHandle& g) { return to_bytes(g.value().legal_bits()); })
+      .def("observe", [](const GameHandle& g, int seat) { return to_bytes(g.value().observe(seat)); }, "seat"_a)
+      .def("act", [](GameHandle& g, int action) { return g.value().act(action); }, "action"_a)
+      .def("bot", [](const GameHandle& g, int kind) { return g.value().bot(kind); }, "kind"_a)
+      .def("action_text", [](const GameHandle& g, int action) { return g.value().action_text(action); }, "action"_a)
+      .def("table_text", [](const GameHandle& g, int seat) { return g.value().table_text(seat); }, "seat"_a)
+      .def("state", [](const GameHandle& g) { return to_bytes(g.value().state()); });
+
+  nb::class_<Expander>(m, "Expander")
+      .def("__init__",
+           [](Expander* self, nb::list fields, int threads) { new (self) Expander(schema_from(fields), threads); },
+           "fields"_a, "threads"_a)
+      .def_prop_ro("bytes", &Expander::bytes)
+      .def_prop_ro("features", &Expander::features)
+      .def("expand",
+           [](Expander& e, Bytes2 rows, Floats2 out) {
+             want(rows, "rows", {rows.shape(0), static_cast<std::size_t>(e.bytes())});
+             want(out, "out", {rows.shape(0), static_cast<std::size_t>(e.features())});
+             nb::gil_scoped_release release;
+             e.expand(rows.data(), rows.shape(0), out.data());
+           },
+           "rows"_a, "out"_a)
+      .def("forward",
+           [](Expander& e, Bytes2 rows, Floats2 weight, Floats1 bias, Floats2 out) {
+             const auto width = weight.shape(1);
+             want(rows, "rows", {rows.shape(0), static_cast<std::size_t>(e.bytes())});
+             want(weight, "weight", {static_cast<std::size_t>(e.features()), width});
+             want(bias, "bias", {width});
+             want(out, "out", {rows.shape(0), width});
+             nb::gil_scoped_release release;
+             e.forward(rows.data(), rows.shape(0), weight.data(), bias.data(), static_cast<int>(width), out.data());
+           },
+           "rows"_a, "weight"_a, "bias"_a, "out"_a)
+      .def("backward",
+           [](Expander& e, Bytes2 rows, Floats2 upstream, Floats2 gradient) {
+             const auto width = upstream.shape(1);
+             want(rows, "rows", {upstream.shape(0), static_cast<std::size_t>(e.bytes())});
+             want(gradient, "gradient", {static_cast<std::size_t>(e.features()), width});
+             nb::gil_scoped_release release;
+             e.backward(rows.data(), rows.shape(0), upstream.data(), static_cast<int>(width), gradient.data());
+           },
+           "rows"_a, "upstream"_a, "gradient"_a);
+
+  nb::class_<KernelsHandle>(m, "Kernels")
+      .def(nb::init<int>(), "threads"_a)
+      .def("sample", &KernelsHandle::sample, "logits"_a, "legal"_a, "seed"_a, "step"_a, "greedy"_a, "action"_a,
+           "log_probability"_a)
+      .def("returns", &KernelsHandle::returns, "reward"_a, "over"_a, "seat"_a, "value"_a, "gamma"_a, "lambda_"_a,
+           "advantage"_a, "usable"_a);
+}

@@ -1,0 +1,176 @@
+// Games by name: facts as data and factories, for the bindings. The list itself is in
+// games/all_games.hpp.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "pool.hpp"
+
+namespace playmill {
+
+using OptionValues = std::map<std::string, int>;
+
+struct OptionFacts {
+  std::string name, choices, help;
+  int low = 0, high = 0, standard = 0;
+};
+
+struct GameFacts {
+  std::string name, title;
+  int seats = 0, actions = 0, legal_bytes = 0, state_bytes = 0;
+  std::vector<std::string> roles, bots, stats;
+  std::vector<OptionFacts> options;
+  Schema schema;
+};
+
+// One game, for people and adapters: the same rules as in a pool, a call at a time.
+class AnyGame {
+ public:
+  virtual ~AnyGame() = default;
+  virtual std::unique_ptr<AnyGame> copy() const = 0;
+  virtual bool over() const = 0;
+  virtual int seat() const = 0;
+  virtual int role() const = 0;
+  virtual std::vector<int> legal() const = 0;
+  virtual std::vector<std::uint8_t> legal_bits() const = 0;
+  virtual std::vector<std::uint8_t> observe(int seat) const = 0;
+  virtual std::vector<float> act(int action) = 0;
+  virtual int bot(int kind) const = 0;
+  virtual std::string action_text(int action) const = 0;
+  virtual std::string table_text(int seat) const = 0;
+  virtual std::vector<std::uint8_t> state() const = 0;
+};
+
+struct GameEntry {
+  GameFacts (*facts)(const OptionValues&);
+  std::unique_ptr<AnyPool> (*pool)(const OptionValues&, std::size_t games, std::uint64_t seed, int threads);
+  std::unique_ptr<AnyGame> (*game)(const OptionValues&, std::uint64_t seed);
+};
+
+template <Game G>
+typename G::Options read_options(const OptionValues& values) {
+  typename G::Options options;
+  for (const auto& [name, value] : values) {
+    const Option<typename G::Options>* found = nullptr;
+    for (const auto& option : G::kOptions)
+      if (name == option.name) found = &option;
+    if (found == nullptr) throw std::invalid_argument(std::string(G::kName) + " has no option '" + name + "'");
+    if (value < found->low || value > found->high)
+      throw std::invalid_argument("option " + name + " must be from " + std::to_string(found->low) + " to " +
+                                  std::to_string(found->high) + ", got " + std::to_string(value));
+    options.*(found->member) = value;
+  }
+  if (const std::string wrong = G::check(options); !wrong.empty()) throw std::invalid_argument(wrong);
+  return options;
+}
+
+template <Game G>
+class OneGame final : public AnyGame {
+ public:
+  OneGame(const typename G::Options& options, std::uint64_t seed) : options_(options), seed_(seed) {
+    game_.reset(options, seed);
+  }
+
+  std::unique_ptr<AnyGame> copy() const override { return std::make_unique<OneGame>(*this); }
+  bool over() const override { return game_.over(); }
+  int seat() const override { return game_.seat(); }
+  int role() const override { return game_.role(); }
+
+  std::vector<int> legal() const override {
+    const auto bits = legal_set();
+    std::vector<int> out;
+    for (int a = 0; a < G::kActions; ++a)
+      if (bits.has(a)) out.push_back(a);
+    return out;
+  }
+
+  std::vector<std::uint8_t> legal_bits() const override {
+    const auto bits = legal_set();
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(&bits);
+    return {bytes, bytes + sizeof bits};
+  }
+
+  std::vector<std::uint8_t> observe(int seat) const override {
+    if (seat < 0 || seat >= G::seats(options_))
+      throw std::invalid_argument("there is no seat " + std::to_string(seat) + " at this table");
+    std::vector<std::uint8_t> row(static_cast<std::size_t>(G::schema(options_).bytes()));
+    game_.observe(options_, seat, row.data());
+    return row;
+  }
+
+  std::vector<float> act(int action) override {
+    if (action < 0 || action >= G::kActions || !legal_set().has(action))
+      throw IllegalAction(std::string(G::kName) + ", seat " + std::to_string(game_.seat()) + ": action " +
+                          std::to_string(action) + " is not legal" + (game_.over() ? " (the game is over)" : ""));
+    Report report;
+    game_.apply(options_, action, report);
+    ++turn_;
+    return {report.reward, report.reward + G::seats(options_)};
+  }
+
+  int bot(int kind) const override {
+    Random random(seed_, kBotStream + turn_);
+    return kind == 0 ? random_action(legal_set(), random) : game_.bot(options_, kind, random);
+  }
+
+  std::string action_text(int action) const override { return game_.action_text(options_, action); }
+  std::string table_text(int seat) const override { return game_.table_text(options_, seat); }
+
+  std::vector<std::uint8_t> state() const override {
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(&game_);
+    return {bytes, bytes + sizeof game_};
+  }
+
+ private:
+  BitSet<G::kActions> legal_set() const {
+    BitSet<G::kActions> bits;
+    if (!game_.over()) game_.legal(options_, bits);
+    return bits;
+  }
+
+  typename G::Options options_;
+  std::uint64_t seed_;
+  std::uint32_t turn_ = 0;
+  G game_;
+};
+
+template <Game G>
+GameEntry make_entry() {
+  GameEntry entry;
+  entry.facts = [](const OptionValues& values) {
+    const auto options = read_options<G>(values);
+    GameFacts facts;
+    facts.name = G::kName;
+    facts.title = G::kTitle;
+    facts.seats = G::seats(options);
+    facts.actions = G::kActions;
+    facts.legal_bytes = sizeof(BitSet<G::kActions>);
+    facts.state_bytes = sizeof(G);
+    facts.roles.assign(std::begin(G::kRoles), std::end(G::kRoles));
+    facts.bots.assign(std::begin(G::kBots), std::end(G::kBots));
+    facts.stats.assign(std::begin(G::kStats), std::end(G::kStats));
+    const typename G::Options standard;
+    for (const auto& o : G::kOptions)
+      facts.options.push_back({o.name, o.choices, o.help, o.low, o.high, standard.*(o.member)});
+    facts.schema = G::schema(options);
+    return facts;
+  };
+  entry.pool = [](const OptionValues& values, std::size_t games, std::uint64_t seed,
+                  int threads) -> std::unique_ptr<AnyPool> {
+    return std::make_unique<Pool<G>>(read_options<G>(values), games, seed, threads);
+  };
+  entry.game = [](const OptionValues& values, std::uint64_t seed) -> std::unique_ptr<AnyGame> {
+    return std::make_unique<OneGame<G>>(read_options<G>(values), seed);
+  };
+  return entry;
+}
+
+template <Game... Games>
+std::map<std::string, GameEntry> make_registry() {
+  return {{Games::kName, make_entry<Games>()}...};
+}
+
+}  // namespace playmill

@@ -1,0 +1,20 @@
+// Every native game, one line each. Adding a game means adding it here.
+#pragma once
+
+#include "../core/registry.hpp"
+#include "kuhn.hpp"
+#include "leduc.hpp"
+#include "liars_dice.hpp"
+
+namespace playmill {
+
+inline const std::map<std::string, GameEntry>& all_games() {
+  static const auto games = make_registry<  //
+      Kuhn,                                 //
+      Leduc,                                //
+      LiarsDice                             //
+      >();
+  return games;
+}
+
+}  // namespace playmill

@@ -1,0 +1,27 @@
+"""Checkpoints: folders of tensors, JSON and blobs under a manifest of hashes. Never pickle."""
+
+from playmill.checkpoints.background import BackgroundWriter
+from playmill.checkpoints.folder import (
+    FORMAT,
+    JSON,
+    Checkpoint,
+    CheckpointError,
+    fingerprint,
+    read,
+    verify,
+    write,
+)
+from playmill.checkpoints.store import Store
+
+__all__ = [
+    "FORMAT",
+    "JSON",
+    "BackgroundWriter",
+    "Checkpoint",
+    "CheckpointError",
+    "Store",
+    "fingerprint",
+    "read",
+    "verify",
+    "write",
+]
