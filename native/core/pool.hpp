@@ -39,8 +39,9 @@ class AnyPool {
   // Scripted answers to the waiting turns: bot `kinds[row]` (0 random).
   virtual void bot_actions(const std::uint8_t* kinds, std::int32_t* actions) = 0;
 
-  // New games. With `seeds` game i is that seed; otherwise seeds follow from the pool's own
-  // and `stagger` spreads the games over all phases by random play.
+  // New games. With `seeds` game i is that seed, and only these games count in the tallies, not
+  // those that follow them; otherwise seeds follow from the pool's own and `stagger` spreads the
+  // games over all phases by random play.
   virtual void reset(const std::uint64_t* seeds, bool stagger) = 0;
   virtual void set_drivers(const std::uint8_t* drivers) = 0;  // [games, seats]; takes effect at once
 
@@ -121,6 +122,7 @@ class Pool final : public AnyPool {
 
   void reset(const std::uint64_t* seeds, bool stagger) override {
     const std::uint32_t phases = stagger ? typical_turns() : 1;
+    first_only_ = seeds != nullptr;
     workers_.run(slots_.size(), [&](std::size_t begin, std::size_t end, int thread) {
       for (std::size_t i = begin; i < end; ++i) {
         Slot& slot = slots_[i];
@@ -179,7 +181,11 @@ class Pool final : public AnyPool {
 
   void restore(const std::uint8_t* data, std::size_t size) override {
     const Header mine = make_header();
-    if (size != snapshot_size() || std::memcmp(data, &mine, sizeof mine) != 0)
+    Header theirs;
+    if (size == snapshot_size()) std::memcpy(static_cast<void*>(&theirs), data, sizeof theirs);
+    const bool first_only = theirs.first_only != 0;
+    theirs.first_only = mine.first_only;
+    if (size != snapshot_size() || std::memcmp(&theirs, &mine, sizeof mine) != 0)
       throw std::invalid_argument(
           "this snapshot is of another pool: game, options, number of games, seed and threads must be the same");
     data += sizeof mine;
@@ -190,6 +196,7 @@ class Pool final : public AnyPool {
     take(slots_.data(), slots_.size() * sizeof(Slot));
     take(drivers_.data(), drivers_.size());
     take(tallies_.data(), tallies_.size() * sizeof(Tally));
+    first_only_ = first_only;
     asked_ = false;
   }
 
@@ -217,6 +224,7 @@ class Pool final : public AnyPool {
     char magic[8] = {'p', 'l', 'a', 'y', 'p', 'o', 'o', 'l'};
     std::uint64_t name = 0, schema = 0, games = 0, seed = 0;
     std::uint32_t slot = 0, threads = 0;
+    std::uint64_t first_only = 0;
     Options options;
   };
 
@@ -230,6 +238,7 @@ class Pool final : public AnyPool {
     header.schema = G::schema(options_).hash();
     header.games = slots_.size();
     header.seed = seed_;
+    header.first_only = first_only_;
     header.slot = sizeof(Slot);
     header.threads = static_cast<std::uint32_t>(workers_.threads());
     header.options = options_;
@@ -246,6 +255,7 @@ class Pool final : public AnyPool {
 
   Report make_report(std::size_t row, int thread) {
     Report report;
+    if (first_only_ && slots_[row].episode > 0) return report;
     report.tally = tallies_.data() + static_cast<std::size_t>(thread) * kDrivers * kStatCount;
     report.driver = drivers_of(row);
     report.stats = kStatCount;
@@ -290,11 +300,12 @@ class Pool final : public AnyPool {
     Slot& slot = slots_[row];
     const std::uint8_t* drivers = drivers_of(row);
     bool ended = false;
-    Report later = make_report(row, thread);
+    Report later;
     for (;;) {
       if (slot.game.over()) {
         ended = true;
         restart(row);
+        later = make_report(row, thread);
       }
       const int driver = drivers[slot.game.seat()];
       if (driver < kFirstBot) return ended;
@@ -338,6 +349,7 @@ class Pool final : public AnyPool {
   std::vector<std::uint8_t> drivers_;
   std::vector<Tally> tallies_;
   bool asked_ = false;
+  bool first_only_ = false;
 };
 
 }  // namespace playmill

@@ -5,6 +5,7 @@
 #include "kuhn.hpp"
 #include "leduc.hpp"
 #include "liars_dice.hpp"
+#include "skull_king.hpp"
 
 namespace playmill {
 
@@ -12,7 +13,8 @@ inline const std::map<std::string, GameEntry>& all_games() {
   static const auto games = make_registry<  //
       Kuhn,                                 //
       Leduc,                                //
-      LiarsDice                             //
+      LiarsDice,                            //
+      SkullKing                             //
       >();
   return games;
 }

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
+from playmill.training.units import short
+
 # Dot bits of a braille cell, by row and column.
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 COLOURS = ("bright_cyan", "bright_magenta", "bright_yellow", "bright_green", "bright_blue", "bright_red")
@@ -34,15 +36,6 @@ def learning_curve(
     for index, line in enumerate(lines.values()):
         canvas.line(line, COLOURS[index % len(COLOURS)])
     return [*_rows(canvas, low, high), _axis(columns, right)]
-
-
-def short(number: float) -> str:
-    """12345678 as 12.3M: four characters of meaning, whatever the size."""
-    for factor, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        # 999 999 must not become 1000k: rounding decides which unit is due.
-        if abs(number) >= factor * 0.9995:
-            return f"{number / factor:.3g}{unit}"
-    return f"{number:.3g}"
 
 
 class _Canvas:

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from playmill.cli.chart import short
-from playmill.cli.screen_parts import clock, picture
+from playmill.cli.screen_parts import picture
 from playmill.training.status import EvaluationLike, Status
+from playmill.training.units import clock, short
 
 _REDRAW_S = 0.1
 _LINE_S = 5.0

@@ -11,8 +11,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from playmill.cli.chart import COLOURS, learning_curve, short
+from playmill.cli.chart import COLOURS, learning_curve
 from playmill.training.status import EvaluationLike, Status
+from playmill.training.units import clock, short
 
 _PHASES = {
     "engine": "cyan",
@@ -41,23 +42,11 @@ def picture(title: str, status: Status, done: float | None, width: int, height: 
     for block in blocks:
         body += [*block, Text()] if airy else block
     body += _lower(status, inside, height - 3 - len(body))
-    heading = Text(title, "bold", no_wrap=True, overflow="ellipsis")
+    heading = Text(title, "bold cyan", no_wrap=True, overflow="ellipsis")
     heading.truncate(max(8, width - 8), overflow="ellipsis")
     return Panel(
         Group(*body), title=heading, title_align="left", box=box.ROUNDED, border_style="grey42", width=width
     )
-
-
-def clock(seconds: float) -> str:
-    """3725 as 1:02:05, and days in front where there are any."""
-    if not math.isfinite(seconds):
-        return "?"
-    whole = max(0, int(seconds))
-    days, rest = divmod(whole, 86400)
-    hours, rest = divmod(rest, 3600)
-    minutes, second = divmod(rest, 60)
-    text = f"{hours}:{minutes:02d}:{second:02d}" if hours or days else f"{minutes}:{second:02d}"
-    return f"{days}d {text}" if days else text
 
 
 def _progress(status: Status, done: float | None, width: int) -> Text:
@@ -69,11 +58,9 @@ def _progress(status: Status, done: float | None, width: int) -> Text:
     label = f" {done * 100:5.1f} %"
     tail = f"  {left}" if left else ""
     room = max(4, width - len(label) - len(tail))
-    # Eighths of a cell: a long training should be seen to move.
-    eighths = round(done * room * 8)
-    full, part = divmod(eighths, 8)
-    bar = "█" * full + (" ▏▎▍▌▋▊▉"[part] if part else "")
-    text = Text.assemble((bar, "green"), ("·" * (room - len(bar)), "grey30"), (label, "bold"), (tail, "cyan"))
+    halves = round(done * room * 2)
+    bar = "━" * (halves // 2) + "╸" * (halves % 2)
+    text = Text.assemble((bar, "green"), ("━" * (room - len(bar)), "grey30"), (label, "bold"), (tail, "cyan"))
     return _fit(text, width)
 
 

@@ -1,1 +1,5 @@
+"""Rollout columns."""
 
+from playmill.experience.rollout import Rollout
+
+__all__ = ["Rollout"]

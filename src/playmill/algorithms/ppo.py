@@ -1,0 +1,125 @@
+"""Masked proximal policy optimisation: the settings and the loss, a pure function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from playmill.games import PlaymillError
+from playmill.policies import PolicyOutput, masked_log_softmax, unpack_bits
+
+
+@dataclass(frozen=True)
+class PPO:
+    """Masked PPO on all seats at once."""
+
+    gamma: float = 1.0
+    """Discount between two turns of one seat."""
+    lam: float = 0.95
+    """Weight of longer returns against the value's own word (lambda)."""
+    clip: float = 0.2
+    """How far a probability ratio may move and still be rewarded."""
+    epochs: int = 2
+    """Passes over each rollout."""
+    minibatch: int = 8192
+    """Rows in one gradient step."""
+    accumulate: int = 1
+    """Parts a minibatch is split into, their gradients added up (saves memory)."""
+    lr: float = 1e-3
+    """Learning rate at the start."""
+    lr_end: float = 0.0
+    """Learning rate at the end, as a share of the first."""
+    lr_schedule: Literal["constant", "linear", "cosine"] = "linear"
+    """How the learning rate goes from start to end."""
+    entropy: float = 0.01
+    """Weight of the entropy bonus at the start."""
+    entropy_end: float = 0.1
+    """Entropy weight at the end, as a share of the first."""
+    value_weight: float = 0.5
+    """Weight of the value loss."""
+    max_grad_norm: float = 0.5
+    """Gradients longer than this are shortened to it."""
+    target_kl: float = 0.0
+    """Stop the passes over a rollout when the policy has moved this far; 0: never."""
+    normalise: bool = True
+    """Advantages of a minibatch get mean 0 and deviation 1."""
+    regulariser: Literal["none", "average", "magnet"] = "none"
+    """Besides entropy: stay near an average of past weights, or near a copy refreshed now and then."""
+    kl_weight: float = 0.05
+    """Weight of the distance to the average or magnet."""
+    average_decay: float = 0.99
+    """How much of the average policy is kept at each update."""
+    magnet_every: int = 100
+    """Updates between two refreshes of the magnet."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "minibatch", "accumulate", "magnet_every"):
+            _check(getattr(self, name) >= 1, f"ppo.{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("gamma", "lam", "average_decay"):
+            value = getattr(self, name)
+            _check(0.0 <= value <= 1.0, f"ppo.{name} must be from 0 to 1, got {value}")
+        for name in ("clip", "lr", "max_grad_norm"):
+            _check(getattr(self, name) > 0.0, f"ppo.{name} must be positive, got {getattr(self, name)}")
+        for name in ("entropy", "entropy_end", "lr_end", "value_weight", "target_kl", "kl_weight"):
+            value = getattr(self, name)
+            _check(value >= 0.0, f"ppo.{name} must not be negative, got {value}")
+
+
+def _check(good: bool, otherwise: str) -> None:
+    if not good:
+        raise PlaymillError(otherwise)
+
+
+class Batch(NamedTuple):
+    """A minibatch. N rows."""
+
+    observation: Tensor  # [N, bytes] uint8
+    legal: Tensor  # [N, legal_bytes] uint8
+    action: Tensor  # [N] int64
+    log_probability: Tensor  # [N] of the action when it was chosen
+    advantage: Tensor  # [N]
+    target: Tensor  # [N] return
+
+
+class Loss(NamedTuple):
+    """The loss to descend, and its terms for people (detached scalars)."""
+
+    total: Tensor
+    policy: Tensor
+    value: Tensor
+    entropy: Tensor
+    kl: Tensor  # how far the policy has moved since the rollout
+    magnet: Tensor  # distance to the average or magnet policy
+    clip_share: Tensor
+
+
+def ppo_loss(
+    batch: Batch, out: PolicyOutput, cfg: PPO, entropy_weight: float, magnet_logits: Tensor | None = None
+) -> Loss:
+    """Clipped surrogate + value error - entropy (+ KL to the magnet), all in float32."""
+    legal = unpack_bits(batch.legal, out.logits.shape[1])
+    logs = masked_log_softmax(out.logits, legal)
+    safe = logs.masked_fill(~legal, 0.0)  # 0 * -inf is not a number
+    probabilities = logs.exp()
+    entropy = -(probabilities * safe).sum(-1).mean()
+
+    log_ratio = logs.gather(1, batch.action[:, None]).squeeze(1) - batch.log_probability
+    ratio = log_ratio.exp()
+    clipped = ratio.clamp(1.0 - cfg.clip, 1.0 + cfg.clip)
+    policy = -torch.minimum(ratio * batch.advantage, clipped * batch.advantage).mean()
+    value = 0.5 * (out.value - batch.target).square().mean()
+
+    total = policy + cfg.value_weight * value - entropy_weight * entropy
+    magnet = torch.zeros(())
+    if magnet_logits is not None:
+        other = masked_log_softmax(magnet_logits, legal).masked_fill(~legal, 0.0)
+        magnet = (probabilities * (safe - other)).sum(-1).mean()
+        total = total + cfg.kl_weight * magnet
+    with torch.no_grad():
+        kl = (ratio - 1.0 - log_ratio).mean()
+        clip_share = (clipped != ratio).float().mean()
+    parts = (policy, value, entropy, kl, magnet, clip_share)
+    return Loss(total, *(part.detach() for part in parts))

@@ -1,0 +1,199 @@
+"""How strong a player is: duplicate deals, rotated seats, intervals over deals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from playmill import _native
+from playmill.games import GameSpec, PlaymillError
+from playmill.policies import Policy
+from playmill.pools import FIRST_BOT, NativePool, Outcome
+
+Player = Policy | str
+"""A policy, or the name of a scripted bot."""
+
+_SURFACED = 16
+"""Drivers from here to FIRST_BOT are bots whose turns surface, because a table needs one that does."""
+
+Z95 = 1.959964
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The results of G games with S seats."""
+
+    totals: npt.NDArray[np.float64]  # [G, S] rewards of each seat over the whole game
+    stats: dict[int, dict[str, float]]  # entrant -> the game's named statistics, means
+    turns: int
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One player against others of one kind."""
+
+    win_share: float
+    low: float
+    high: float
+    fair: float
+    """What a player equal to the others would win."""
+    games: int
+    reward: float
+    """Mean total reward a game."""
+    score: float | None = None
+    opponent_score: float | None = None
+    bid_made: float | None = None
+    bid_made_by_cards: dict[int, float] = field(default_factory=dict)
+    turns: int = 0
+
+
+def play_tables(
+    spec: GameSpec,
+    entrants: Sequence[Player],
+    seats: npt.NDArray[np.int64],
+    seeds: npt.NDArray[np.uint64],
+    *,
+    threads: int = 1,
+    sample: bool = False,
+) -> Tables:
+    """Plays game g on deal seeds[g] with entrant seats[g, s] in seat s, each game once."""
+    games = len(seats)
+    pool = NativePool(spec, games, threads=threads, stagger=False)
+    policies, drivers = _drivers(spec, entrants)
+    table = drivers[seats]
+    silent = (table >= FIRST_BOT).all(axis=1)
+    table[silent, 0] = table[silent, 0] - FIRST_BOT + _SURFACED
+    pool.set_drivers(table)
+    pool.reset(seeds)
+    pool.clear_stats()
+    answers = _Answers(spec, pool, policies, threads, sample)
+    totals = np.zeros((games, spec.seats))
+    done = np.zeros(games, bool)
+    turns = 0
+    while not done.all():
+        outcome = answers.step(turns)
+        totals[~done] += outcome.rewards[~done]
+        done |= outcome.over.astype(bool)
+        turns += 1
+    return Tables(totals, _stats_by_entrant(pool, drivers), turns * games)
+
+
+def evaluate(
+    spec: GameSpec,
+    player: Player,
+    against: Player,
+    *,
+    deals: int = 250,
+    seed: int = 1,
+    threads: int = 1,
+    sample: bool = False,
+) -> Evaluation:
+    """`player` in every seat of every deal, `against` in all the others."""
+    order = np.arange(spec.seats)
+    seats = np.where(order[None, :] == order[:, None], 0, 1)
+    named = np.random.SeedSequence(seed).generate_state(deals, np.uint64)
+    tables = play_tables(
+        spec,
+        (player, against),
+        np.tile(seats, (deals, 1)),
+        np.repeat(named, spec.seats),
+        threads=threads,
+        sample=sample,
+    )
+    mine = np.tile(order, deals)
+    shares = win_shares(tables.totals)[np.arange(len(mine)), mine].reshape(deals, spec.seats)
+    low, high = interval(shares.mean(axis=1))
+    stats, others = tables.stats.get(0, {}), tables.stats.get(1, {})
+    made = {c: stats[k] for c in range(1, 21) if (k := f"bid_made_r{c}") in stats}
+    return Evaluation(
+        win_share=float(shares.mean()),
+        low=low,
+        high=high,
+        fair=1.0 / spec.seats,
+        games=len(mine),
+        reward=float(tables.totals[np.arange(len(mine)), mine].mean()),
+        score=stats.get("score"),
+        opponent_score=others.get("score"),
+        bid_made=stats.get("bid_made"),
+        bid_made_by_cards=made,
+        turns=tables.turns,
+    )
+
+
+def win_shares(totals: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Each seat's share of the win, [G, S]; seats that tie for the top share it."""
+    top = np.isclose(totals, totals.max(axis=1, keepdims=True), atol=1e-4)
+    return top / top.sum(axis=1, keepdims=True)
+
+
+def interval(values: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """The 95 % interval of the mean; games of one deal are one observation."""
+    mean = float(values.mean())
+    if len(values) < 2:
+        return mean, mean
+    half = Z95 * float(values.std(ddof=1)) / len(values) ** 0.5
+    return mean - half, mean + half
+
+
+class _Answers:
+    """Answers the turns of a pool for several policies and surfaced bots."""
+
+    def __init__(
+        self, spec: GameSpec, pool: NativePool, policies: Sequence[Policy], threads: int, sample: bool
+    ) -> None:
+        self.pool, self.policies, self.sample = pool, policies, sample
+        self.kernels = _native.Kernels(threads)
+        self.logits = torch.zeros(pool.games, spec.actions)
+        self.actions = np.zeros(pool.games, np.int32)
+        self.logs = np.zeros(pool.games, np.float32)
+
+    def step(self, number: int) -> Outcome:
+        turns = self.pool.turns()
+        observation = torch.from_numpy(turns.observation)
+        with torch.inference_mode():
+            for i, policy in enumerate(self.policies):
+                rows = torch.from_numpy(np.flatnonzero(turns.driver == i))
+                if len(rows):
+                    self.logits[rows] = policy(observation[rows]).logits
+        self.kernels.sample(
+            self.logits.numpy(), turns.legal, 0, number, not self.sample, self.actions, self.logs
+        )
+        bots = turns.driver >= _SURFACED
+        if bots.any():
+            kinds = np.where(bots, turns.driver - _SURFACED, 0).astype(np.uint8)
+            self.actions[bots] = self.pool.bot_actions(kinds)[bots]
+        return self.pool.act(self.actions)
+
+
+def _drivers(spec: GameSpec, entrants: Sequence[Player]) -> tuple[list[Policy], npt.NDArray[np.uint8]]:
+    """The policies among the entrants, and each entrant's driver number."""
+    policies: list[Policy] = []
+    numbers: list[int] = []
+    for entrant in entrants:
+        if isinstance(entrant, str):
+            numbers.append(FIRST_BOT + spec.bot(entrant))
+            continue
+        numbers.append(len(policies))
+        policies.append(entrant)
+    if len(policies) > _SURFACED:
+        raise PlaymillError(f"at most {_SURFACED} policies can meet at once, got {len(policies)}")
+    return policies, np.array(numbers, np.uint8)
+
+
+def _stats_by_entrant(
+    pool: NativePool, drivers: npt.NDArray[np.uint8]
+) -> dict[int, dict[str, float]]:
+    out: dict[int, dict[str, float]] = {}
+    by_driver = pool.stats()
+    for entrant, driver in enumerate(drivers.tolist()):
+        parts = [by_driver[d] for d in (driver, driver - FIRST_BOT + _SURFACED) if d in by_driver]
+        names = {name for part in parts for name in part}
+        out[entrant] = {}
+        for name in names:
+            cells = [part[name] for part in parts if name in part]
+            out[entrant][name] = sum(m * n for m, n in cells) / sum(n for _, n in cells)
+    return out

@@ -1,0 +1,209 @@
+"""The settings of a training run: frozen, nested, self-checking. The command line, recipes and
+help texts are made from these classes."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_type_hints
+
+from playmill.algorithms import PPO
+from playmill.games import GameSpec, PlaymillError, registry, unknown
+from playmill.policies import Network
+
+T = TypeVar("T")
+
+
+def _check(good: bool, otherwise: str) -> None:
+    if not good:
+        raise PlaymillError(otherwise)
+
+
+@dataclass(frozen=True)
+class Opponents:
+    """Who sits in the other seats. What is left of the shares is the policy against itself."""
+
+    past: float = 0.0
+    """Share of games in which some seats are played by past checkpoints."""
+    bots: float = 0.0
+    """Share of games in which the other seats are scripted bots."""
+    bot_names: tuple[str, ...] = ()
+    """Which bots; all of the game's when none is named."""
+    keep: int = 4
+    """Past checkpoints that play at one time, the newest ones."""
+    every: int = 50
+    """Updates between two past checkpoints."""
+
+    def __post_init__(self) -> None:
+        _check(0 <= self.past <= 1 and 0 <= self.bots <= 1, "opponents.past and .bots are shares from 0 to 1")
+        _check(self.past + self.bots <= 1, "opponents.past and opponents.bots together must not be over 1")
+        _check(1 <= self.keep <= 31, f"opponents.keep must be from 1 to 31, got {self.keep}")
+        _check(self.every >= 1, f"opponents.every must be at least 1, got {self.every}")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How strength is measured along the way: duplicate deals, rotated seats."""
+
+    every: int = 2_000_000
+    """Turns between two evaluations; 0: only at the end."""
+    against: tuple[str, ...] = ()
+    """Bots to play against; all of the game's when none is named."""
+    deals: int = 128
+    """Deals; each is played once from every seat."""
+    final_deals: int = 1000
+    """Deals of the last evaluation."""
+    sample: bool = False
+    """Draw actions from the policy instead of taking the likeliest."""
+    exploitability: bool = True
+    """For the tiny games: the exact exploitability as well, where OpenSpiel is installed."""
+
+    def __post_init__(self) -> None:
+        _check(self.deals >= 1 and self.final_deals >= 1, "evaluation.deals must be at least 1")
+        _check(self.every >= 0, f"evaluation.every must not be negative, got {self.every}")
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """When the run is saved."""
+
+    every_s: float = 30.0
+    """Seconds between two checkpoints."""
+    every_updates: int = 0
+    """Updates between two checkpoints instead, if not 0."""
+    keep: int = 3
+    """How many stay, the best by evaluation besides."""
+
+    def __post_init__(self) -> None:
+        _check(self.keep >= 1, f"checkpoints.keep must be at least 1, got {self.keep}")
+        _check(self.every_s > 0, f"checkpoints.every_s must be positive, got {self.every_s}")
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """Early stop, off by default: when evaluations no longer move, or gain too little an hour."""
+
+    on: bool = False
+    """Stop early."""
+    after: int = 20
+    """Evaluations before either criterion counts."""
+    window: int = 10
+    """Evaluations looked at: stop when their scores lie within `span`."""
+    span: float = 3.0
+    """Points of score."""
+    gain_per_hour: float = 15.0
+    """Stop when the gain an hour stays under this ..."""
+    times: int = 5
+    """... for so many evaluations in a row."""
+
+
+@dataclass(frozen=True)
+class Train:
+    """One training run."""
+
+    game: str = "skull_king"
+    """Which game; `playmill games` lists them."""
+    options: dict[str, str] = field(default_factory=dict)
+    """Options of the game, as `--options players 4 deck 70`."""
+    seed: int = 0
+    """Names the run: same seed, same weights, bit for bit (with a budget in turns)."""
+    turns: int = 0
+    """Budget in turns; 0: none."""
+    minutes: float = 0.0
+    """Budget in minutes; 0: none. With neither budget, train until stopped."""
+    games: int = 1024
+    """Games in flight."""
+    steps: int = 64
+    """Turns of every game in one rollout."""
+    threads: int = field(default_factory=lambda: max(1, len(os.sched_getaffinity(0))))
+    """Threads of the engine and of torch."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of the layers behind the first; auto: whichever is faster on this machine."""
+    network: Network = field(default_factory=Network)
+    ppo: PPO = field(default_factory=PPO)
+    opponents: Opponents = field(default_factory=Opponents)
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
+    plateau: Plateau = field(default_factory=Plateau)
+
+    def __post_init__(self) -> None:
+        _check(self.games >= 1, f"games must be at least 1, got {self.games}")
+        _check(self.steps >= 2, f"steps must be at least 2, got {self.steps}")
+        _check(self.threads >= 1, f"threads must be at least 1, got {self.threads}")
+        _check(self.turns >= 0 and self.minutes >= 0, "turns and minutes must not be negative")
+        spec = self.spec
+        for name in (*self.opponents.bot_names, *self.evaluation.against):
+            spec.bot(name)
+
+    @property
+    def spec(self) -> GameSpec:
+        return registry.spec(self.game, self.options)
+
+    @property
+    def bots(self) -> tuple[str, ...]:
+        """The bots evaluated against."""
+        return self.evaluation.against or self.spec.bots
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Plain JSON values of a config."""
+    return dataclasses.asdict(config)
+
+
+def from_dict(kind: type[T], values: dict[str, Any], where: str = "") -> T:
+    """A config from plain values, as a recipe or a run folder has them. Unknown names are refused."""
+    hints = get_type_hints(kind)
+    known = {f.name for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    given: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in known:
+            raise unknown("setting", f"{where}{name}", [f"{where}{k}" for k in known])
+        wanted = hints[name]
+        if dataclasses.is_dataclass(wanted) and isinstance(value, dict):
+            value = from_dict(wanted, value, f"{where}{name}.")  # type: ignore[arg-type]
+        elif isinstance(value, list):
+            value = tuple(value)
+        elif name == "options":
+            value = {key: str(v) for key, v in value.items()}
+        elif wanted is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        elif wanted in (int, float, bool, str) and not isinstance(value, wanted):
+            raise PlaymillError(f"{where}{name} must be {wanted.__name__}, got {value!r}")
+        given[name] = value
+    return kind(**given)
+
+
+def recipes_folder() -> Path | None:
+    """Where the recipes lie: inside the package when installed, else at the root of the checkout."""
+    package = Path(__file__).resolve().parent.parent
+    for folder in (package / "recipes", package.parent.parent / "recipes"):
+        if folder.is_dir():
+            return folder
+    return None
+
+
+def recipe_names() -> list[str]:
+    folder = recipes_folder()
+    if folder is None:
+        return []
+    return sorted(str(p.relative_to(folder).with_suffix("")) for p in folder.rglob("*.toml"))
+
+
+def load_recipe(name: str) -> Train:
+    """A recipe by name (`skull_king/quick`) or path."""
+    folder = recipes_folder()
+    path = Path(name)
+    if path.suffix != ".toml":
+        if name not in recipe_names() or folder is None:
+            raise unknown("recipe", name, recipe_names())
+        path = folder / f"{name}.toml"
+    try:
+        values = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise PlaymillError(f"there is no file {path}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise PlaymillError(f"{path} is not valid TOML: {error}") from None
+    return from_dict(Train, values)

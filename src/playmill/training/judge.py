@@ -1,0 +1,129 @@
+"""Judges a policy in training: against bots, exactly where that can be done, and whether it still gains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from playmill.games import GameSpec
+from playmill.league.evaluate import Evaluation, evaluate
+from playmill.league.exploitability import TINY, InformationStates, exploitability, openspiel_installed
+from playmill.policies import Policy, masked_log_softmax
+from playmill.training.config import Train
+
+EVALUATION_SEED = 20_011
+"""Always the same deals, so that two evaluations differ by the policy alone."""
+
+
+class Judge:
+    """Keeps the results; the trainer asks when one is due."""
+
+    def __init__(self, config: Train, spec: GameSpec, policy: Policy) -> None:
+        self.config, self.spec, self.policy = config, spec, policy
+        self.latest: dict[str, Evaluation] = {}
+        self.history: dict[str, list[tuple[float, float]]] = {}
+        self.extras: dict[str, float] = {}
+        self.scores: list[tuple[float, float]] = []
+        """(seconds, score against the hardest bot) of every evaluation."""
+        self.score: float | None = None
+        self._best: float | None = None
+        self._judged_at = 0
+        self._states: InformationStates | None = None
+
+    def due(self, turns: int) -> bool:
+        every = self.config.evaluation.every
+        return every > 0 and turns // every > self._judged_at // every
+
+    def judge(self, turns: int, seconds: float, final: bool) -> dict[str, float]:
+        """Evaluates; returns metrics by name."""
+        self._judged_at = turns
+        settings = self.config.evaluation
+        values: dict[str, float] = {}
+        for bot in self.config.bots:
+            result = evaluate(
+                self.spec,
+                self.policy,
+                bot,
+                deals=settings.final_deals if final else settings.deals,
+                seed=EVALUATION_SEED,
+                threads=self.config.threads,
+                sample=settings.sample,
+            )
+            self.latest[bot] = result
+            self.history.setdefault(bot, []).append((turns, result.win_share))
+            values |= metrics_of(f"eval/{bot}", result)
+        if settings.exploitability and self.spec.name in TINY and openspiel_installed():
+            self._states = self._states or InformationStates(self.spec.name)
+            self.extras["exploitability"] = exact_exploitability(self.policy, self._states)
+            values["eval/exploitability"] = self.extras["exploitability"]
+        self._rank(seconds)
+        return values
+
+    def is_best(self) -> bool:
+        """Whether the last evaluation is the best so far; says so once."""
+        if self.score is None or (self._best is not None and self.score <= self._best):
+            return False
+        self._best = self.score
+        return True
+
+    def plateau(self) -> bool:
+        """The two criteria of early stop: scores that no longer move, or gain too little an hour."""
+        rule = self.config.plateau
+        if not rule.on or len(self.scores) < max(rule.after, 2):
+            return False
+        recent = [score for _, score in self.scores[-rule.window :]]
+        if len(recent) == rule.window and max(recent) - min(recent) < rule.span:
+            return True
+        gains = [
+            (b - a) / max(t - s, 1e-9) * 3600.0
+            for (s, a), (t, b) in zip(self.scores, self.scores[1:], strict=False)
+        ]
+        return len(gains) >= rule.times and all(g < rule.gain_per_hour for g in gains[-rule.times :])
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "history": {bot: [list(p) for p in points] for bot, points in self.history.items()},
+            "scores": [list(p) for p in self.scores],
+            "best": self._best,
+            "judged_at": self._judged_at,
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.history = {bot: [(t, w) for t, w in points] for bot, points in state["history"].items()}
+        self.scores = [(t, s) for t, s in state["scores"]]
+        self._best, self._judged_at = state["best"], state["judged_at"]
+
+    def _rank(self, seconds: float) -> None:
+        """One number to call best by: exploitability where it is known, else the hardest bot."""
+        if "exploitability" in self.extras:
+            self.score = -self.extras["exploitability"]
+        elif self.config.bots:
+            hardest = self.latest[self.config.bots[-1]]
+            self.score = hardest.win_share
+            points = hardest.score if hardest.score is not None else hardest.reward
+            self.scores.append((seconds, points))
+
+
+def metrics_of(prefix: str, result: Evaluation) -> dict[str, float]:
+    """An evaluation as metrics."""
+    values = {
+        "win_share": result.win_share,
+        "low": result.low,
+        "high": result.high,
+        "fair": result.fair,
+        "reward": result.reward,
+        "score": result.score,
+        "opponent_score": result.opponent_score,
+        "bid_made": result.bid_made,
+    }
+    values |= {f"bid_made_{cards}": share for cards, share in result.bid_made_by_cards.items()}
+    return {f"{prefix}/{name}": value for name, value in values.items() if value is not None}
+
+
+def exact_exploitability(policy: Policy, states: InformationStates) -> float:
+    """NashConv / 2 of the policy in a tiny game."""
+    with torch.inference_mode():
+        logits = policy(torch.from_numpy(states.observation)).logits
+        logs = masked_log_softmax(logits, torch.from_numpy(states.legal))
+    return exploitability(states.game, logs.exp().double().numpy(), states)

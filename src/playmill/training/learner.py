@@ -1,0 +1,166 @@
+"""Turns rollouts into new weights: minibatches, the loss, the optimiser, the guards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from playmill.algorithms import PPO, Batch, Loss, Returns, ppo_loss
+from playmill.experience import Rollout
+from playmill.policies import Policy, PolicyOutput
+
+LOSS_TERMS = ("policy", "value", "entropy", "kl", "magnet", "clip_share")
+
+
+def scheduled(cfg: PPO, progress: float) -> tuple[float, float]:
+    """Learning rate and entropy weight at `progress` from 0 to 1."""
+    left = 1.0 - min(max(progress, 0.0), 1.0)
+    if cfg.lr_schedule == "cosine":
+        shape = 0.5 * (1.0 + math.cos(math.pi * (1.0 - left)))
+    else:
+        shape = 1.0 if cfg.lr_schedule == "constant" else left
+    lr = cfg.lr * (cfg.lr_end + (1.0 - cfg.lr_end) * shape)
+    entropy = cfg.entropy * (cfg.entropy_end + (1.0 - cfg.entropy_end) * left)
+    return lr, entropy
+
+
+class Learner:
+    """A policy, its optimiser, and the average or magnet policy that holds it back."""
+
+    def __init__(self, policy: Policy, cfg: PPO, seed: int, bfloat16: bool) -> None:
+        self.policy = policy
+        self.cfg = cfg
+        self.seed = seed
+        self.bfloat16 = bfloat16
+        self.optimiser = torch.optim.Adam(policy.parameters(), lr=cfg.lr, eps=1e-5, fused=True)
+        self.magnet: dict[str, Tensor] | None = None
+        if cfg.regulariser != "none":
+            self.magnet = {name: p.detach().clone() for name, p in policy.named_parameters()}
+        self.skipped = 0
+        """Gradient steps left out because something was not a finite number."""
+        self.restored = 0
+        """Updates undone because weights were not finite."""
+
+    def update(self, rollout: Rollout, returns: Returns, number: int, progress: float) -> dict[str, float]:
+        """One update on a rollout: `epochs` passes. Returns the mean loss terms."""
+        lr, entropy_weight = scheduled(self.cfg, progress)
+        for group in self.optimiser.param_groups:
+            group["lr"] = lr
+        before = self.state()
+        sums = torch.zeros(len(LOSS_TERMS))
+        steps = passes = 0
+        for epoch in range(self.cfg.epochs):
+            kl_before, steps_before = float(sums[3]), steps
+            for batch in self._minibatches(rollout, returns, number, epoch):
+                terms = self._step(batch, entropy_weight)
+                if terms is None:
+                    self.skipped += 1
+                    continue
+                sums += terms
+                steps += 1
+            passes += 1
+            kl = (float(sums[3]) - kl_before) / max(steps - steps_before, 1)
+            if self.cfg.target_kl and kl > self.cfg.target_kl:
+                break
+        if not all(bool(p.isfinite().all()) for p in self.policy.parameters()):
+            self.load_state(before)
+            self.restored += 1
+        self._follow(number)
+        means = (sums / max(steps, 1)).tolist()
+        out = dict(zip(LOSS_TERMS, means, strict=True))
+        return {**out, "lr": lr, "entropy_weight": entropy_weight, "epochs": float(passes)}
+
+    def forward(self, observation: Tensor) -> PolicyOutput:
+        """The policy, in the precision it is trained in."""
+        first = self.policy.first(observation)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.bfloat16):
+            return self.policy.after_first(first)
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that changes, as named tensors."""
+        out: dict[str, Tensor] = {}
+        for name, parameter in self.policy.named_parameters():
+            out[f"policy/{name}"] = parameter.detach().clone()
+            for key, value in self.optimiser.state.get(parameter, {}).items():
+                out[f"adam/{name}/{key}"] = value.detach().clone()
+            if self.magnet is not None:
+                out[f"magnet/{name}"] = self.magnet[name].clone()
+        return out
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Back to what `state` returned."""
+        with torch.no_grad():
+            for name, parameter in self.policy.named_parameters():
+                parameter.copy_(state[f"policy/{name}"])
+                slots = {
+                    key: state[f"adam/{name}/{key}"].clone()
+                    for key in ("step", "exp_avg", "exp_avg_sq")
+                    if f"adam/{name}/{key}" in state
+                }
+                self.optimiser.state[parameter] = slots
+                if self.magnet is not None:
+                    self.magnet[name].copy_(state[f"magnet/{name}"])
+
+    def _minibatches(
+        self, rollout: Rollout, returns: Returns, number: int, epoch: int
+    ) -> Iterator[Batch]:
+        rows = returns.usable.flatten().nonzero().squeeze(1)
+        # The order of the rows is a function of seed, update and epoch: nothing to save, nothing to lose.
+        named = np.random.SeedSequence((self.seed, number, epoch)).generate_state(1)
+        generator = torch.Generator().manual_seed(int(named[0]))
+        rows = rows[torch.randperm(len(rows), generator=generator)]
+        count = max(1, round(len(rows) / self.cfg.minibatch))
+        for part in rows.tensor_split(count):
+            if len(part) == 0:
+                continue
+            advantage = returns.advantage.flatten()[part]
+            if self.cfg.normalise:
+                advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
+            yield Batch(
+                observation=rollout.flat(rollout.observation)[part],
+                legal=rollout.flat(rollout.legal)[part],
+                action=rollout.flat(rollout.action)[part].long(),
+                log_probability=rollout.flat(rollout.log_probability)[part],
+                advantage=advantage,
+                target=returns.target.flatten()[part],
+            )
+
+    def _step(self, batch: Batch, entropy_weight: float) -> Tensor | None:
+        """One gradient step; None if it was left out because it was not finite."""
+        self.optimiser.zero_grad(set_to_none=True)
+        terms = torch.zeros(len(LOSS_TERMS))
+        rows = len(batch.action)
+        for part in zip(*(column.tensor_split(self.cfg.accumulate) for column in batch), strict=True):
+            piece = Batch(*part)
+            share = len(piece.action) / rows
+            loss = self._loss(piece, entropy_weight)
+            (loss.total * share).backward()  # type: ignore[no-untyped-call]
+            terms += share * torch.stack([getattr(loss, term) for term in LOSS_TERMS])
+        norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.cfg.max_grad_norm)
+        if not (bool(norm.isfinite()) and bool(terms.isfinite().all())):
+            return None
+        self.optimiser.step()
+        return terms
+
+    def _loss(self, batch: Batch, entropy_weight: float) -> Loss:
+        magnet_logits: Tensor | None = None
+        if self.magnet is not None:
+            with torch.no_grad():
+                out = torch.func.functional_call(self.policy, self.magnet, (batch.observation,))
+            magnet_logits = out.logits
+        return ppo_loss(batch, self.forward(batch.observation), self.cfg, entropy_weight, magnet_logits)
+
+    def _follow(self, number: int) -> None:
+        """Moves the average, or refreshes the magnet."""
+        if self.magnet is None:
+            return
+        with torch.no_grad():
+            for name, parameter in self.policy.named_parameters():
+                if self.cfg.regulariser == "average":
+                    self.magnet[name].lerp_(parameter, 1.0 - self.cfg.average_decay)
+                elif (number + 1) % self.cfg.magnet_every == 0:
+                    self.magnet[name].copy_(parameter)

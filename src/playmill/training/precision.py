@@ -1,0 +1,42 @@
+"""Whether bfloat16 pays on this machine: measured, not guessed."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from playmill.games import GameSpec
+from playmill.policies import Network, Policy
+
+MARGIN = 0.9
+"""bfloat16 must take less than this share of float32's time: a tie is not worth the rounding."""
+
+
+def faster_in_bfloat16(spec: GameSpec, network: Network, rows: int) -> bool:
+    """Times the layers behind the first, forward and backward, in both."""
+    if "avx512_bf16" not in _cpu_flags() and "amx_bf16" not in _cpu_flags():
+        return False
+    with torch.random.fork_rng(devices=[]):
+        policy = Policy(spec, network)
+        first = torch.randn(rows, policy.first.bias.numel())
+    seconds = {use: min(_time(policy, first, use) for _ in range(3)) for use in (False, True)}
+    return seconds[True] < MARGIN * seconds[False]
+
+
+def _time(policy: Policy, first: torch.Tensor, bfloat16: bool) -> float:
+    start = time.perf_counter()
+    with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+        out = policy.after_first(first)
+    (out.logits.square().mean() + out.value.mean()).backward()  # type: ignore[no-untyped-call]
+    policy.zero_grad(set_to_none=True)
+    return time.perf_counter() - start
+
+
+def _cpu_flags() -> frozenset[str]:
+    try:
+        with open("/proc/cpuinfo") as file:
+            line = next((text for text in file if text.startswith("flags")), "")
+    except OSError:
+        return frozenset()
+    return frozenset(line.split())

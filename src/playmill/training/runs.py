@@ -1,0 +1,79 @@
+"""A run is one folder: config, checkpoints, metrics, curves, report."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from playmill.games import PlaymillError
+from playmill.training.config import Train, from_dict, to_dict
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of a run, held by one process at a time."""
+
+    path: Path
+    config: Train
+    _lock: IO[str]
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    def release(self) -> None:
+        self._lock.close()
+
+
+def create_run(path: Path, config: Train) -> RunFolder:
+    """A new run folder; one that is already a run is not touched."""
+    if (path / "config.json").exists():
+        raise PlaymillError(
+            f"{path} is a run already; go on with it by `playmill train --resume {path}`, or name another folder"
+        )
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise PlaymillError(f"{path} is in use and is not a run; name another folder with --run")
+    path.mkdir(parents=True, exist_ok=True)
+    lock = _lock(path)
+    (path / "config.json").write_text(json.dumps(to_dict(config), indent=2) + "\n")
+    return RunFolder(path, config, lock)
+
+
+def open_run(path: Path) -> RunFolder:
+    """A run to go on with."""
+    file = path / "config.json"
+    if not file.exists():
+        raise PlaymillError(f"{path} is not a run: it has no config.json")
+    lock = _lock(path)
+    return RunFolder(path, read_config(path), lock)
+
+
+def read_config(path: Path) -> Train:
+    """The settings of a run."""
+    file = path / "config.json"
+    try:
+        values: dict[str, Any] = json.loads(file.read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise PlaymillError(f"{file} cannot be read: {error}") from None
+    return from_dict(Train, values)
+
+
+def new_run_path(base: Path, name: str) -> Path:
+    """The first free `base/name-N`."""
+    number = 1
+    while (path := base / f"{name}-{number}").exists():
+        number += 1
+    return path
+
+
+def _lock(path: Path) -> IO[str]:
+    file = (path / "run.lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise PlaymillError(f"{path} is in use by another process; wait for it or name another run") from None
+    return file
