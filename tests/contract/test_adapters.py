@@ -1,7 +1,9 @@
 """Every game behind Gymnasium's and PettingZoo's interfaces, held to their own checkers."""
 
 import copy
+import importlib.util
 import pickle
+import sys
 import warnings
 
 import gymnasium
@@ -312,3 +314,15 @@ def test_settings_that_cannot_be_say_so():
         zoo.raw_env("leduc", render_mode="human")
     with pytest.raises(PlaymillError, match="or 3"):
         SeatVectorEnv("leduc", 3).reset(seed=[1, 2])
+
+
+def test_without_pettingzoo_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pettingzoo", None)
+    found = importlib.util.find_spec("playmill.pools.pettingzoo")
+    with pytest.raises(ImportError, match=r"playmill\[pettingzoo\]"):
+        found.loader.exec_module(importlib.util.module_from_spec(found))
+
+
+def test_an_id_may_name_its_module():
+    env = gymnasium.make("playmill.pools.gymnasium:playmill/LiarsDice-v0", opponents="honest")
+    assert env.unwrapped.game_spec.name == "liars_dice"

@@ -15,11 +15,11 @@ import numpy as np
 from playmill.games import Game, IllegalAction, registry
 
 from . import rules as r
-from .referee import Referee, View
+from .referee import Referee
 from .rules import Rules
 
 Options = dict[str, int | str]
-Choose = Callable[[Game], int]
+EngineView = dict[str, np.ndarray]
 
 
 class Difference(AssertionError):
@@ -59,7 +59,7 @@ class Case:
 class EngineChance:
     """Reads off the engine what chance has done."""
 
-    def __init__(self, game: Game, rules: Rules, unpack: Callable[[int], View]) -> None:
+    def __init__(self, game: Game, rules: Rules, unpack: Callable[[int], EngineView]) -> None:
         self.game = game
         self.rules = rules
         self.unpack = unpack
@@ -124,8 +124,8 @@ class SideBySide:
         chance = EngineChance(self.game, self.rules, self.engine_view)
         self.referee = Referee(self.rules, chance)
 
-    def engine_view(self, seat: int) -> View:
-        view: View = self.schema.unpack(self.game.observe(seat))
+    def engine_view(self, seat: int) -> EngineView:
+        view: EngineView = self.schema.unpack(self.game.observe(seat))
         return view
 
     def play_out(self) -> Counter[str]:
@@ -180,9 +180,8 @@ class SideBySide:
         referee = [self.referee.view(seat) for seat in seats]
         self.same("observation fields", sorted(engine), sorted(referee[0]))
         for name, tables in engine.items():
-            expected = np.stack([view[name] for view in referee])
-            if not np.array_equal(tables, expected):
-                self.same(f"'{name}' as each seat sees it", tables.tolist(), expected.tolist())
+            for seat, table in enumerate(tables.tolist()):
+                self.same(f"'{name}' as seat {seat} sees it", table, referee[seat][name])
 
     def check_illegal(self) -> None:
         """An action that is not legal raises and changes nothing."""

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from playmill.games import Game, registry
 
 from . import rules as r
-from .driver import Case, members
-from .referee import View
+from .driver import Case, EngineView, members
 from .rules import Play, Rules
 
 
@@ -105,8 +104,8 @@ class Recorder:
         self.legal: dict[int, frozenset[int]] = {}
         self.leads: dict[int, int] = {}
 
-    def view(self, seat: int = 0) -> View:
-        view: View = self.schema.unpack(self.game.observe(seat))
+    def view(self, seat: int = 0) -> EngineView:
+        view: EngineView = self.schema.unpack(self.game.observe(seat))
         return view
 
     def hand(self, seat: int) -> frozenset[int]:
@@ -149,7 +148,7 @@ class Recorder:
             for k in members(self.view(s)["allied"])
         )
 
-    def finish_trick(self, before: View, after: View, ended: bool) -> None:
+    def finish_trick(self, before: EngineView, after: EngineView, ended: bool) -> None:
         last = len(self.hands[self.plays[-1].place]) == 1
         cards = int(before["cards"].item())
         told = (self.hands, self.legal, self.leads, cards, last)
@@ -177,7 +176,13 @@ class Recorder:
         self.plays, self.hands, self.legal, self.leads = [], {}, {}, {}
 
     def finish_round(
-        self, before: View, after: View, seat: int, role: str, action: int, points: tuple[int, ...]
+        self,
+        before: EngineView,
+        after: EngineView,
+        seat: int,
+        role: str,
+        action: int,
+        points: tuple[int, ...],
     ) -> None:
         bids, won, bonus = (before[name].reshape(-1).tolist() for name in ("bid", "won", "bonus"))
         bonus = [10 * tens for tens in bonus]

@@ -6,12 +6,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
-
 from . import rules as r
 from .rules import Play, Rules
 
-View = dict[str, np.ndarray]
+View = dict[str, list[list[int]]]  # rows of columns by field
 NONE = 255
 
 
@@ -207,7 +205,8 @@ class Referee:
             self.drawn += count
             self.hidden -= cards
             player.hand |= cards
-            self.void[seat].clear()
+            if cards:
+                self.void[seat].clear()
             self.decisions.extend([(seat, "discard")] * count)
 
     @property
@@ -253,10 +252,10 @@ class Referee:
 
     def view(self, seat: int) -> View:
         """Every field of the observation, from what this seat has seen."""
-        rules, me = self.rules, self.players[seat]
+        rules, me, bidding = self.rules, self.players[seat], self.bidding
         seats = [(seat + k) % rules.players for k in range(rules.players)]
         places = seats + list(range(rules.players, rules.places))
-        shown = [None if self.bidding and s != seat else self.players[s].bid for s in seats]
+        shown = [None if bidding and s != seat else self.players[s].bid for s in seats]
         won = [self.players[s].won for s in seats]
         missing = [0 if bid is None else bid - w for bid, w in zip(shown, won, strict=True)]
         allies = {s for pair in self.alliances if seat in pair for s in pair} - {seat}
@@ -282,7 +281,7 @@ class Referee:
             "tricks_left": column([self.cards - self.tricks_done]),
             "leader": column([self.relative(self.leader, seat)]),
             "position": column([len(self.trick)]),
-            "called": row([self.bidding and self.players[s].bid is not None for s in seats]),
+            "called": row([bidding and self.players[s].bid is not None for s in seats]),
             "role": column([self._role_seen(seat)]),
             "allied": row([s in allies for s in seats]),
             "wager": column([NONE if wager is None else wager // 10 for wager in wagers]),
@@ -306,19 +305,22 @@ class Referee:
 ROLES = ("bid", "play", "rosie", "discard", "wager", "harry")
 
 
-def bits(rows: list[set[int]], columns: int) -> np.ndarray:
-    table = np.zeros((len(rows), columns), dtype=int)
-    for line, members in zip(table, rows, strict=True):
-        line[list(members)] = 1
+def bits(rows: list[set[int]], columns: int) -> list[list[int]]:
+    table = []
+    for members in rows:
+        line = [0] * columns
+        for member in members:
+            line[member] = 1
+        table.append(line)
     return table
 
 
-def column(values: list[int]) -> np.ndarray:
-    return np.array(values, dtype=int).reshape(-1, 1)
+def column(values: list[int]) -> list[list[int]]:
+    return [[value] for value in values]
 
 
-def row(values: list[bool]) -> np.ndarray:
-    return np.array(values, dtype=int).reshape(1, -1)
+def row(values: list[bool]) -> list[list[int]]:
+    return [[int(value) for value in values]]
 
 
 class RandomChance:

@@ -156,8 +156,8 @@ def resolve(trick: Sequence[Play], rules: Rules) -> Outcome:
 
 
 def leader_after_kraken(trick: Sequence[Play], kraken: Play, rules: Rules) -> int:
-    if rules.kraken_lead == "left_of_kraken":
-        return (kraken.place + 1) % rules.places
+    if rules.kraken_lead == "left_of_kraken":  # in the order of this trick: Graybeard moves about
+        return trick[(trick.index(kraken) + 1) % len(trick)].place
     others = [play for play in trick if play.card not in (KRAKEN, WHALE)]
     return best_without_beasts(others).place if others else kraken.place
 

@@ -5,6 +5,7 @@ import pytest
 from .driver import Case, SideBySide
 from .fuzz import play
 
+pytestmark = pytest.mark.integration
 FUZZ_SEED = 20261
 GAMES = 400
 

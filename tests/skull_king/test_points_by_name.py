@@ -5,7 +5,8 @@ from playmill.games import Game
 
 from . import rules as r
 from .library import Round, Trick, beastless, only_numbers_count, seats, some
-from .staging import stage
+from .rules import Rules
+from .staging import stage, trick
 
 # Points in a trick
 
@@ -176,3 +177,14 @@ def test_loot_that_wins_itself_allies_nobody() -> None:
     schema = staged.game.spec.schema
     for seat in range(3):
         assert not schema.unpack(staged.game.observe(seat))["allied"].any()
+
+
+def test_loot_two_in_a_trick_each_ally_with_the_winner() -> None:
+    """Also when one of them takes the trick: the other's player is not its own ally."""
+    for words, pairs in (("escape, loot, loot 2", {1, 2}), ("loot, loot 2, escape", {1})):
+        staged = stage(words)
+        schema = staged.game.spec.schema
+        allied = schema.unpack(staged.game.observe(staged.leader))["allied"].reshape(-1)
+        assert set(allied.nonzero()[0].tolist()) == pairs
+        plays = trick(words)
+        assert set(r.loot_players(plays, r.resolve(plays, Rules(players=3)), Rules(players=3))) == pairs

@@ -34,7 +34,9 @@ def python(code: str, *arguments: object) -> subprocess.Popen[str]:
     # The child finds the package where this process found it, installed or not.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 def hidden(root: Path) -> list[str]:
@@ -109,7 +111,7 @@ def test_a_newer_format_is_refused_as_such(tmp_path: Path) -> None:
     write(tmp_path / "a", TENSORS, META)
     manifest = tmp_path / "a" / "manifest.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 99}))
-    with pytest.raises(CheckpointError, match="format 99.*newer Playmill"):
+    with pytest.raises(CheckpointError, match=r"format 99.*newer Playmill"):
         read(tmp_path / "a")
 
 
@@ -226,34 +228,52 @@ def test_looking_at_a_store_changes_nothing(tmp_path: Path) -> None:
     assert hidden(tmp_path) == []
 
 
-SAVE_FOR_EVER = """
-    import sys, torch
+# One process imports torch and forks a saver for each kill: fifty kills cost what two starts cost.
+SAVE_UNTIL_KILLED = """
+    import os, signal, sys, time, torch
     from pathlib import Path
     from playmill.checkpoints import Store, read
-    store = Store(Path(sys.argv[1]), keep=2)
-    latest = store.latest()
-    step = read(latest).meta["step"] if latest else 0
-    print("ready", flush=True)
-    while True:
-        step += 1
-        # Every third save replaces a folder, so that kills also fall between its two renames.
-        for again in range(2 if step % 3 == 0 else 1):
-            fill = torch.full((20_000,), float(step))
-            store.save(step, {"w": fill}, {"step": step}, {"b": bytes([step % 256]) * 50_000}, best_score=step)
+
+    def save_for_ever():
+        store = Store(Path(sys.argv[1]), keep=2)
+        latest = store.latest()
+        step = read(latest).meta["step"] if latest else 0
+        while True:
+            step += 1
+            # Every third step is saved twice, so that kills also fall between the two renames.
+            for _ in range(2 if step % 3 == 0 else 1):
+                fill = {"w": torch.full((20_000,), float(step))}
+                store.save(step, fill, {"step": step}, {"b": bytes([step % 256]) * 50_000}, best_score=step)
+
+    for delay in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            save_for_ever()
+        time.sleep(float(delay))
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        print(os.WTERMSIG(status) if os.WIFSIGNALED(status) else "ended", flush=True)
 """
 
 
 def test_kill_9_at_any_moment_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
+    start = time.monotonic()
+    Store(tmp_path / "timed", keep=1).save(
+        1, {"w": torch.zeros(20_000)}, {}, {"b": bytes(50_000)}, best_score=1
+    )
+    # Moments are spread over several saves, whether the disk is fast or slow.
+    longest = 0.03 + 6 * (time.monotonic() - start)
+    root = tmp_path / "killed"
     chance = random.Random(9)
     before = 0
-    for _ in range(15):
-        child = python(SAVE_FOR_EVER, tmp_path)
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-        time.sleep(chance.uniform(0.002, 0.12))
-        child.send_signal(signal.SIGKILL)
-        child.communicate()
-        latest = Store(tmp_path, keep=2, on_warning=pytest.fail).latest()
+    saver = python(SAVE_UNTIL_KILLED, root)
+    assert saver.stdin is not None
+    assert saver.stdout is not None
+    for _ in range(50):
+        saver.stdin.write(f"{chance.uniform(0.005, longest)}\n")
+        saver.stdin.flush()
+        assert saver.stdout.readline() == f"{int(signal.SIGKILL)}\n"
+        latest = Store(root, keep=2, on_warning=pytest.fail).latest()
         if latest is None:
             continue
         found = read(latest)
@@ -262,10 +282,11 @@ def test_kill_9_at_any_moment_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
         before = step
         assert torch.equal(found.tensors["w"], torch.full((20_000,), float(step)))
         assert found.blobs["b"] == bytes([step % 256]) * 50_000
-    assert before > 15
-    store = Store(tmp_path, keep=2)
+    saver.communicate()
+    assert before > 20
+    store = Store(root, keep=2)
     store.save(before + 1, TENSORS, {})
-    assert hidden(tmp_path) == []
+    assert hidden(root) == []
     assert store.best() is not None
 
 
@@ -367,7 +388,7 @@ def test_a_newer_save_replaces_a_waiting_one_unless_it_must_happen(tmp_path: Pat
 
 
 def test_a_listener_that_fails_does_not_end_the_writer(tmp_path: Path) -> None:
-    def fail(news: object) -> None:
+    def fail(_: object) -> None:
         raise RuntimeError("no")
 
     with BackgroundWriter(Store(tmp_path, keep=9), on_saved=fail, on_error=fail) as writer:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from playmill.cli import screen as screen_module
 from playmill.cli.chart import learning_curve
-from playmill.cli.screen import Screen
+from playmill.cli.screen import Screen, ScreenConsole
 from playmill.cli.screen_parts import picture
 from playmill.training.status import Status
 
@@ -151,7 +151,7 @@ def plain_lines(screen: Screen, console: Console, moments: list[Status]) -> list
 
 def test_plain_mode_prints_every_five_seconds_and_each_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(screen_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("playmill.cli.screen.time.monotonic", lambda: now[0])
     console = Console(file=io.StringIO(), width=80)
     screen = Screen("kuhn", None, 600.0, console=console)
     assert screen.plain
@@ -186,13 +186,13 @@ def test_terminals_that_cannot_show_the_picture_get_lines() -> None:
 
 
 class Broken(io.StringIO):
-    def write(self, text: str) -> int:
+    def write(self, _: str) -> int:
         raise BrokenPipeError(32, "gone")
 
 
 @pytest.mark.parametrize("plain", [True, False])
 def test_a_terminal_that_goes_away_does_not_stop_the_training(plain: bool) -> None:
-    console = Console(file=Broken(), force_terminal=True, width=80, height=30)
+    console = ScreenConsole(file=Broken(), force_terminal=True, width=80, height=30)
     with Screen("t", 10, None, plain=plain, console=console) as screen:
         screen.update(status())
         screen.note("hello")
@@ -200,7 +200,7 @@ def test_a_terminal_that_goes_away_does_not_stop_the_training(plain: bool) -> No
 
 
 def test_a_picture_that_fails_falls_back_to_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*arguments: object) -> None:
+    def fail(*_: object) -> None:
         raise ZeroDivisionError("drawing")
 
     monkeypatch.setattr(screen_module, "picture", fail)

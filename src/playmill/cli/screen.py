@@ -19,6 +19,13 @@ _LINE_S = 5.0
 _NARROWEST = 40
 
 
+class ScreenConsole(Console):
+    """A console whose reader may go away; rich would end the process then."""
+
+    def on_broken_pipe(self) -> None:
+        raise OSError("the terminal is gone")
+
+
 class Screen:
     """Shows a training. It only watches: whatever fails here, the training goes on.
 
@@ -39,7 +46,7 @@ class Screen:
         self._title = title
         self._total_turns = total_turns
         self._total_seconds = total_seconds
-        self._console = console or Console(highlight=False)
+        self._console = console or ScreenConsole(highlight=False)
         self.plain = _is_plain(self._console) if plain is None else plain
         self._live: Live | None = None
         self._status: Status | None = None

@@ -227,7 +227,7 @@ class SeatVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[An
     def _seeds(self, seed: int | Sequence[int] | None) -> npt.NDArray[np.uint64]:
         if seed is None:
             return self.np_random.integers(_LAST_SEED, size=self.num_envs).astype(np.uint64)
-        seeds = seed + self._rows if isinstance(seed, int) else np.asarray(seed)
+        seeds = seed + self._rows if np.ndim(seed) == 0 else np.asarray(seed)
         if seeds.shape != (self.num_envs,):
             raise PlaymillError(f"give one seed, or {self.num_envs} (one a game); got {len(seeds)}")
         return seeds.astype(np.uint64)

@@ -1,0 +1,303 @@
+"""The commands besides `train`, each a function whose arguments are the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from playmill import __version__
+from playmill.cli.play import play
+from playmill.cli.watch import watch
+from playmill.games import GameSpec, PlaymillError, registry, unknown
+from playmill.league.agents import Agent, BotAgent
+from playmill.league.evaluate import Evaluation, Player, evaluate
+from playmill.league.policies import load_policy
+from playmill.league.policy_agent import PolicyAgent
+from playmill.league.ratings import Rating, rate
+from playmill.league.records import load_record, play_out, save_record
+from playmill.training.config import recipe_names
+
+Positional = tyro.conf.Positional
+
+
+def evaluate_command(
+    who: Annotated[Positional[str], tyro.conf.arg(metavar="RUN|CHECKPOINT|BOT")],
+    against: tuple[str, ...] = (),
+    deals: int = 1000,
+    game: str = "skull_king",
+    sample: bool = False,
+    ratings: bool = False,
+    seed: int = 1,
+    threads: int | None = None,
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+) -> None:
+    """How strong a run, a checkpoint or a bot is: duplicate deals, rotated seats, 95 % intervals.
+
+    Args:
+        who: A run, a checkpoint folder, or a bot of the game.
+        against: Bots, runs or checkpoints to meet, one kind at a time; all bots when none is named.
+        deals: Deals; each is played once from every seat.
+        game: The game, when only bots are named.
+        sample: Draw actions from the policy instead of taking the likeliest.
+        ratings: Elo-style ratings of all of them on mixed tables as well.
+        seed: Names the deals.
+        threads: Threads; all cores by default.
+        as_json: Print one JSON object instead of tables.
+    """
+    threads = threads or len(os.sched_getaffinity(0))
+    torch.set_num_threads(threads)
+    player, spec, name = _player(who, game)
+    others = {n: _player(n, spec.name)[0] for n in (against or spec.bots)}
+    results = {
+        n: evaluate(spec, player, other, deals=deals, seed=seed, threads=threads, sample=sample)
+        for n, other in others.items()
+    }
+    rated = rate(spec, {**others, name: player}, deals=deals, seed=seed, threads=threads) if ratings else []
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "player": name,
+                    "game": spec.name,
+                    "options": spec.options,
+                    "against": {n: dataclasses.asdict(r) for n, r in results.items()},
+                    "ratings": [dataclasses.asdict(r) for r in rated],
+                }
+            )
+        )
+        return
+    console = Console()
+    console.print(_evaluation_table(f"{name} · {spec.title}", results))
+    by_cards = {n: r for n, r in results.items() if r.bid_made_by_cards}
+    if by_cards:
+        console.print(_bids_table(by_cards))
+    if rated:
+        console.print(_ratings_table(rated))
+
+
+def play_command(
+    who: Annotated[Positional[str], tyro.conf.arg(metavar="[RUN|CHECKPOINT|BOT]")] = "greedy",
+    game: str = "skull_king",
+    options: dict[str, str] | None = None,
+    seat: int | None = None,
+    seed: int | None = None,
+    sample: bool = False,
+) -> None:
+    """Play against an agent in the terminal.
+
+    Args:
+        who: A run, a checkpoint folder, or a bot: it sits in all the other seats.
+        game: The game, when the opponent is a bot.
+        options: Options of the game against a bot, as `--options players 3`.
+        seat: Your seat; any by default.
+        seed: Names the deal.
+        sample: The agent draws its moves instead of taking the likeliest.
+    """
+    agent, spec = _agent(who, game, options, sample)
+    play(spec.name, spec.options, [agent], seat, seed, Console())
+
+
+def watch_command(
+    what: Annotated[Positional[str], tyro.conf.arg(metavar="[RECORD|RUN|CHECKPOINT|BOT]")] = "greedy",
+    against: tuple[str, ...] = (),
+    game: str = "skull_king",
+    options: dict[str, str] | None = None,
+    seed: int = 0,
+    seat: int | None = None,
+    delay: float | None = None,
+    save: Path | None = None,
+) -> None:
+    """Watch a game move by move: a recorded one, or a fresh one between agents.
+
+    Args:
+        what: A record (.json), or who plays: a run, a checkpoint folder or a bot.
+        against: Who sits in the other seats; the same agent by default.
+        game: The game, when only bots play.
+        options: Options of the game, when only bots play.
+        seed: Names the deal.
+        seat: Show what this seat sees; all hands by default.
+        delay: Seconds between two moves; by default a key is waited for.
+        save: Also write the game to this file.
+    """
+    if what.endswith(".json"):
+        record, thoughts = load_record(Path(what)), None
+    else:
+        first, spec = _agent(what, game, options, sample=False)
+        others = [_agent(name, spec.name, options, sample=False)[0] for name in against] or [first]
+        table = [first, *(others[i % len(others)] for i in range(spec.seats - 1))]
+        record, thoughts = play_out(spec.name, spec.options, table, seed)
+    if save is not None:
+        save_record(save, record)
+    watch(record, Console(), step="key" if delay is None else delay, seat=seat, thoughts=thoughts)
+
+
+def games_command(
+    name: Annotated[Positional[str], tyro.conf.arg(metavar="[NAME]")] = "",
+) -> None:
+    """The games there are; with a name, its options, bots and observation."""
+    console = Console()
+    if name:
+        _describe(registry.spec(name), console)
+        return
+    table = Table(title="Games", title_justify="left")
+    for column in ("name", "title", "seats", "actions", "bots", "packed bytes"):
+        table.add_column(column)
+    for each in registry.names():
+        spec = registry.spec(each)
+        row = (str(spec.seats), str(spec.actions), ", ".join(spec.bots), str(spec.schema.bytes))
+        table.add_row(each, spec.title, *row)
+    console.print(table)
+    console.print(f"Recipes: {', '.join(recipe_names())}", highlight=False)
+    console.print("`playmill games NAME` shows a game's options.", highlight=False)
+
+
+def doctor_command() -> None:
+    """What this machine has, which lanes exist, and what is missing."""
+    console = Console(highlight=False)
+    console.print(f"playmill {__version__}, Python {platform.python_version()}, torch {torch.__version__}")
+    console.print(f"{_cpu_name()}, {len(os.sched_getaffinity(0))} cores for this process")
+    console.print("[green]✓[/] CPU lane: native games, resident training")
+    console.print("[yellow]–[/] CUDA lane: not in this version; training runs on the CPU")
+    for module, purpose, extra in _OPTIONAL:
+        if importlib.util.find_spec(module):
+            console.print(f"[green]✓[/] {module}: {purpose}")
+        else:
+            console.print(f"[yellow]–[/] {module}: {purpose}; missing, `pip install 'playmill\\[{extra}]'`")
+    console.print(f"games: {', '.join(registry.names())}")
+    console.print(f"recipes: {', '.join(recipe_names()) or 'none found'}")
+
+
+_OPTIONAL = (
+    ("matplotlib", "curves.png", "report"),
+    ("tensorboard", "TensorBoard events", "report"),
+    ("pettingzoo", "the PettingZoo adapter", "pettingzoo"),
+    ("pyspiel", "exact exploitability, benchmarks", "openspiel"),
+    ("sb3_contrib", "the MaskablePPO benchmark", "bench"),
+)
+
+
+def bench_command(
+    name: Annotated[Positional[str], tyro.conf.arg(metavar="NAME")],
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+    quick: bool = False,
+    save: bool = False,
+) -> None:
+    """Measure. The last line printed is one JSON object with the numbers and their bars.
+
+    Args:
+        name: Which benchmark; they lie in benchmarks/.
+        as_json: Print nothing but the JSON line.
+        quick: A short version that only shows that it works.
+        save: Write the result to benchmarks/results/ as well.
+    """
+    root = Path(__file__).resolve().parents[3]
+    if not (root / "benchmarks" / "__init__.py").exists():
+        raise PlaymillError("the benchmarks come with the checkout: clone it and `make setup` there")
+    sys.path.insert(0, str(root))
+    suite = importlib.import_module("benchmarks")
+    if name not in suite.NAMES:
+        raise unknown("benchmark", name, suite.NAMES)
+    suite.run(name, quiet=as_json, quick=quick, save=save)
+
+
+def _player(who: str, game: str) -> tuple[Player, GameSpec, str]:
+    """A bot by name, or a policy by path."""
+    if not Path(who).exists():
+        spec = registry.spec(game)
+        if who in spec.bots:
+            return who, spec, who
+        if "/" not in who:
+            raise unknown(f"run, checkpoint or bot of {game}", who, spec.bots)
+    loaded = load_policy(Path(who))
+    return loaded.policy, loaded.spec, loaded.name
+
+
+def _agent(
+    who: str, game: str, options: dict[str, str] | None, sample: bool
+) -> tuple[Agent, GameSpec]:
+    player, spec, name = _player(who, game)
+    if isinstance(player, str):
+        spec = registry.spec(game, options)
+        return BotAgent(spec, player), spec
+    if options:
+        raise PlaymillError("a trained agent knows the game it was trained on; leave --options out")
+    return PolicyAgent(player, name, sample), spec
+
+
+def _evaluation_table(title: str, results: dict[str, Evaluation]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in ("against", "win share", "95 %", "fair", "score", "theirs", "bids made", "games"):
+        table.add_column(column, justify="left" if column == "against" else "right")
+    for name, r in results.items():
+        score = "" if r.score is None else f"{r.score:.1f}"
+        theirs = "" if r.opponent_score is None else f"{r.opponent_score:.1f}"
+        made = "" if r.bid_made is None else f"{r.bid_made:.1%}"
+        span = f"{r.low:.3f} – {r.high:.3f}"
+        table.add_row(
+            name, f"{r.win_share:.3f}", span, f"{r.fair:.3f}", score, theirs, made, f"{r.games:,}"
+        )
+    return table
+
+
+def _bids_table(results: dict[str, Evaluation]) -> Table:
+    cards = sorted({c for r in results.values() for c in r.bid_made_by_cards})
+    table = Table(title="Bids made, by cards in hand", title_justify="left")
+    table.add_column("against")
+    for c in cards:
+        table.add_column(str(c), justify="right")
+    for name, r in results.items():
+        table.add_row(name, *(f"{r.bid_made_by_cards[c]:.0%}" for c in cards))
+    return table
+
+
+def _ratings_table(ratings: list[Rating]) -> Table:
+    table = Table(title="Ratings (the first bot is 1000; 400 points are ten to one)", title_justify="left")
+    for column in ("name", "rating", "95 %", "games"):
+        table.add_column(column, justify="left" if column == "name" else "right")
+    for r in ratings:
+        table.add_row(r.name, f"{r.rating:.0f}", f"{r.low:.0f} – {r.high:.0f}", f"{r.games:,}")
+    return table
+
+
+def _describe(spec: GameSpec, console: Console) -> None:
+    console.print(f"[bold]{spec.title}[/] ({spec.name}): {spec.seats} seats, {spec.actions} actions")
+    console.print(f"decisions: {', '.join(spec.roles)}", highlight=False)
+    console.print(f"bots: {', '.join(spec.bots)}", highlight=False)
+    if spec.option_specs:
+        table = Table(title="Options", title_justify="left")
+        for column in ("name", "values", "default", "meaning"):
+            table.add_column(column)
+        for o in spec.option_specs:
+            values = ", ".join(o.choices) if o.choices else f"{o.low} to {o.high}"
+            table.add_row(o.name, values, o.default_text, o.help)
+        console.print(table)
+    fields = Table(title=f"Observation: {spec.schema.bytes} bytes, {spec.schema.features} features, "
+                   f"schema {spec.schema.hash:016x}", title_justify="left")
+    for column in ("field", "rows", "columns", "encoding", "scale"):
+        fields.add_column(column)
+    for f in spec.schema.fields:
+        kind = f.encoding.name.lower() + (f" of {f.size}" if f.size else "")
+        fields.add_row(f.name, str(f.rows), str(f.columns), kind, f"{f.scale:g}")
+    console.print(fields)
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "CPU")
+
+

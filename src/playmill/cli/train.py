@@ -1,0 +1,174 @@
+"""`playmill train`: a recipe, changed by what the command line says, until done or stopped."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+
+from playmill.cli.screen import Screen
+from playmill.games import PlaymillError, registry, unknown
+from playmill.league.evaluate import Player
+from playmill.league.policies import load_policy
+from playmill.league.ratings import Rating, rate
+from playmill.training.config import Train, load_recipe, recipe_names, to_dict
+from playmill.training.report import draw_curves, write_report
+from playmill.training.runs import RunFolder, create_run, new_run_path, open_run, read_config
+from playmill.training.trainer import Trainer
+
+DEFAULT_RECIPE = "skull_king/quick"
+
+CHANGEABLE = {"turns", "minutes", "evaluation", "checkpoints", "plateau"}
+"""What may differ when a run is resumed; everything else is part of what its weights are."""
+
+
+@dataclass(frozen=True)
+class TrainCommand(Train):
+    """Train an agent by self-play. Begin with a recipe (`playmill train skull_king/quick`, the default)
+    or a game; every setting can be changed here. Ctrl-C saves and says how to go on."""
+
+    run: Path | None = None
+    """Folder of the run; by default the next free one under runs/."""
+    resume: Path | None = None
+    """Go on with this run from its last checkpoint."""
+    plain: bool = False
+    """Plain lines instead of the live screen."""
+
+    @property
+    def config(self) -> Train:
+        return Train(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Train)})
+
+    @classmethod
+    def on(cls, base: Train) -> TrainCommand:
+        return cls(**{f.name: getattr(base, f.name) for f in dataclasses.fields(Train)})
+
+
+def train_command(args: Sequence[str]) -> None:
+    """Parses, trains, reports."""
+    command = parse(list(args))
+    run = _open(command)
+    console = Console()
+    config = run.config
+    seconds = 60.0 * config.minutes if config.minutes and not config.turns else None
+    title = f"{config.spec.title} · {run.path}"
+    try:
+        with Screen(title, config.turns or None, seconds, plain=command.plain or None) as screen:
+            trainer = Trainer(run, screen)
+            _stop_on_signals(trainer)
+            reason = trainer.run()
+        _close(run, trainer, reason, console)
+    finally:
+        run.release()
+
+
+def parse(args: list[str]) -> TrainCommand:
+    """The command, with the recipe's (or the resumed run's) settings as defaults."""
+    recipe = args.pop(0) if args and not args[0].startswith("-") else None
+    resumed = _value_of(args, "--resume")
+    if resumed is not None:
+        if recipe is not None:
+            raise PlaymillError("a resumed run has its recipe already; leave one of the two out")
+        base = read_config(Path(resumed))
+    else:
+        base = _base(recipe or DEFAULT_RECIPE)
+    return tyro.cli(
+        TrainCommand, args=args, default=TrainCommand.on(base), prog=f"playmill train {recipe or '[RECIPE]'}"
+    )
+
+
+def _base(recipe: str) -> Train:
+    if recipe in registry.names():
+        quick = f"{recipe}/quick"
+        return load_recipe(quick) if quick in recipe_names() else Train(game=recipe, turns=10_000_000)
+    if recipe.endswith(".toml") or recipe in recipe_names():
+        return load_recipe(recipe)
+    raise unknown("recipe or game", recipe, [*recipe_names(), *registry.names()])
+
+
+def _value_of(args: Sequence[str], flag: str) -> str | None:
+    for i, arg in enumerate(args):
+        if arg == flag and i + 1 < len(args):
+            return args[i + 1]
+        if arg.startswith(f"{flag}="):
+            return arg.partition("=")[2]
+    return None
+
+
+def _open(command: TrainCommand) -> RunFolder:
+    config = command.config
+    if command.resume is None:
+        path = command.run or new_run_path(Path("runs"), config.game)
+        return create_run(path, config)
+    if command.run is not None:
+        raise PlaymillError("--resume names the folder already; leave --run out")
+    run = open_run(command.resume)
+    for field in dataclasses.fields(Train):
+        old, new = getattr(run.config, field.name), getattr(config, field.name)
+        if old != new and field.name not in CHANGEABLE:
+            run.release()
+            raise PlaymillError(f"{field.name} belongs to what the run is and cannot be changed by --resume")
+    if config != run.config:
+        (run.path / "config.json").write_text(json.dumps(to_dict(config), indent=2) + "\n")
+    return dataclasses.replace(run, config=config)
+
+
+def _stop_on_signals(trainer: Trainer) -> None:
+    """The first Ctrl-C or SIGTERM ends the run in order; a second Ctrl-C ends it at once."""
+
+    def stop(number: int, _frame: object) -> None:
+        trainer.stop(signal.Signals(number).name)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+
+
+def _close(run: RunFolder, trainer: Trainer, reason: str, console: Console) -> None:
+    """Ratings, curves, report, and a few lines on what came out."""
+    if reason in ("budget", "plateau"):
+        ratings = rate_run(run.path, run.config)
+        rows = [dataclasses.asdict(row) for row in ratings]
+        (run.path / "ratings.json").write_text(json.dumps(rows, indent=1) + "\n")
+    draw_curves(run.path, on_note=lambda text: console.print(text, style="yellow"))
+    report = write_report(run.path)
+    console.print()
+    console.print(f"{_ENDINGS.get(reason, reason)} after {trainer.turns:,} turns in {trainer.seconds:,.0f} s.")
+    for bot, result in trainer.judge.latest.items():
+        console.print(
+            f"  against {bot:8} wins [bold]{result.win_share:.1%}[/] "
+            f"({result.low:.1%} to {result.high:.1%}; fair is {result.fair:.0%})",
+            highlight=False,
+        )
+    for name, value in trainer.judge.extras.items():
+        console.print(f"  {name} [bold]{value:.4f}[/]", highlight=False)
+    console.print(f"\n  report    {report}", highlight=False)
+    for what, line in (
+        ("play", f"playmill play {run.path}"),
+        ("watch", f"playmill watch {run.path}"),
+        ("go on", f"playmill train --resume {run.path}" + _longer(run.config, reason)),
+    ):
+        console.print(f"  {what:9} [cyan]{line}[/]", highlight=False, soft_wrap=True)
+
+
+_ENDINGS = {"budget": "Done", "plateau": "Stopped on a plateau", "SIGINT": "Stopped", "SIGTERM": "Stopped"}
+
+
+def _longer(config: Train, reason: str) -> str:
+    """What must be added to go on once the budget is spent."""
+    if reason != "budget":
+        return ""
+    return f" --turns {2 * config.turns}" if config.turns else f" --minutes {2 * config.minutes:g}"
+
+
+def rate_run(path: Path, config: Train, deals: int = 300) -> list[Rating]:
+    """The run's policy among the game's bots."""
+    loaded = load_policy(path)
+    entrants: dict[str, Player] = {bot: bot for bot in loaded.spec.bots}
+    entrants[loaded.name] = loaded.policy
+    return rate(loaded.spec, entrants, deals=deals, threads=config.threads)
