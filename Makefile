@@ -33,6 +33,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
+	cmp src/playmill/_native.pyi $$($(BIN)/python -c 'import pathlib, playmill._native as n; print(pathlib.Path(n.__file__).parent / "_native.pyi")') || (echo 'the stub is stale: make stub' && false)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -59,6 +60,9 @@ python-test: setup
 bench: setup
 	$(BIN)/pip install -q -c constraints.txt --no-build-isolation -e ".[dev,bench]"
 	for name in pool train learn-tiny learn-skull-king resume; do $(BIN)/playmill bench $$name --json; done
+
+stub: setup
+	cp $$($(BIN)/python -c 'import pathlib, playmill._native as n; print(pathlib.Path(n.__file__).parent / "_native.pyi")') src/playmill/_native.pyi
 
 clean:
 	rm -rf build $(VENV)

@@ -99,9 +99,7 @@ class PoolHandle {
   }
 
   nb::bytes snapshot() const { return to_bytes(pool_->snapshot()); }
-  void restore(nb::bytes data) {
-    pool_->restore(reinterpret_cast<const std::uint8_t*>(data.c_str()), data.size());
-  }
+  void restore(nb::bytes data) { pool_->restore(reinterpret_cast<const std::uint8_t*>(data.c_str()), data.size()); }
 
   // {driver: {stat: (mean, count)}} as flat lists: (driver, stat, sum, count).
   nb::list tallies() const {
@@ -202,8 +200,13 @@ class KernelsHandle {
     want(value, "value", {steps, games});
     want(advantage, "advantage", {steps, games});
     want(usable, "usable", {steps, games});
-    const RolloutColumns columns{static_cast<int>(steps), static_cast<int>(games), static_cast<int>(reward.shape(2)),
-                                 reward.data(), over.data(), seat.data(), value.data()};
+    const RolloutColumns columns{static_cast<int>(steps),
+                                 static_cast<int>(games),
+                                 static_cast<int>(reward.shape(2)),
+                                 reward.data(),
+                                 over.data(),
+                                 seat.data(),
+                                 value.data()};
     nb::gil_scoped_release release;
     seat_returns(workers_, columns, gamma, lambda, advantage.data(), usable.data());
   }
@@ -252,47 +255,56 @@ NB_MODULE(_native, m) {
       .def_prop_ro("role", [](const GameHandle& g) { return g.value().role(); })
       .def("legal", [](const GameHandle& g) { return g.value().legal(); })
       .def("legal_bits", [](const GameHandle& g) { return to_bytes(g.value().legal_bits()); })
-      .def("observe", [](const GameHandle& g, int seat) { return to_bytes(g.value().observe(seat)); }, "seat"_a)
-      .def("act", [](GameHandle& g, int action) { return g.value().act(action); }, "action"_a)
-      .def("bot", [](const GameHandle& g, int kind) { return g.value().bot(kind); }, "kind"_a)
-      .def("action_text", [](const GameHandle& g, int action) { return g.value().action_text(action); }, "action"_a)
-      .def("table_text", [](const GameHandle& g, int seat) { return g.value().table_text(seat); }, "seat"_a)
+      .def(
+          "observe", [](const GameHandle& g, int seat) { return to_bytes(g.value().observe(seat)); }, "seat"_a)
+      .def(
+          "act", [](GameHandle& g, int action) { return g.value().act(action); }, "action"_a)
+      .def(
+          "bot", [](const GameHandle& g, int kind) { return g.value().bot(kind); }, "kind"_a)
+      .def(
+          "action_text", [](const GameHandle& g, int action) { return g.value().action_text(action); }, "action"_a)
+      .def(
+          "table_text", [](const GameHandle& g, int seat) { return g.value().table_text(seat); }, "seat"_a)
       .def("state", [](const GameHandle& g) { return to_bytes(g.value().state()); });
 
   nb::class_<Expander>(m, "Expander")
-      .def("__init__",
-           [](Expander* self, nb::list fields, int threads) { new (self) Expander(schema_from(fields), threads); },
-           "fields"_a, "threads"_a)
+      .def(
+          "__init__",
+          [](Expander* self, nb::list fields, int threads) { new (self) Expander(schema_from(fields), threads); },
+          "fields"_a, "threads"_a)
       .def_prop_ro("bytes", &Expander::bytes)
       .def_prop_ro("features", &Expander::features)
-      .def("expand",
-           [](Expander& e, Bytes2 rows, Floats2 out) {
-             want(rows, "rows", {rows.shape(0), static_cast<std::size_t>(e.bytes())});
-             want(out, "out", {rows.shape(0), static_cast<std::size_t>(e.features())});
-             nb::gil_scoped_release release;
-             e.expand(rows.data(), rows.shape(0), out.data());
-           },
-           "rows"_a, "out"_a)
-      .def("forward",
-           [](Expander& e, Bytes2 rows, Floats2 weight, Floats1 bias, Floats2 out) {
-             const auto width = weight.shape(1);
-             want(rows, "rows", {rows.shape(0), static_cast<std::size_t>(e.bytes())});
-             want(weight, "weight", {static_cast<std::size_t>(e.features()), width});
-             want(bias, "bias", {width});
-             want(out, "out", {rows.shape(0), width});
-             nb::gil_scoped_release release;
-             e.forward(rows.data(), rows.shape(0), weight.data(), bias.data(), static_cast<int>(width), out.data());
-           },
-           "rows"_a, "weight"_a, "bias"_a, "out"_a)
-      .def("backward",
-           [](Expander& e, Bytes2 rows, Floats2 upstream, Floats2 gradient) {
-             const auto width = upstream.shape(1);
-             want(rows, "rows", {upstream.shape(0), static_cast<std::size_t>(e.bytes())});
-             want(gradient, "gradient", {static_cast<std::size_t>(e.features()), width});
-             nb::gil_scoped_release release;
-             e.backward(rows.data(), rows.shape(0), upstream.data(), static_cast<int>(width), gradient.data());
-           },
-           "rows"_a, "upstream"_a, "gradient"_a);
+      .def(
+          "expand",
+          [](Expander& e, Bytes2 rows, Floats2 out) {
+            want(rows, "rows", {rows.shape(0), static_cast<std::size_t>(e.bytes())});
+            want(out, "out", {rows.shape(0), static_cast<std::size_t>(e.features())});
+            nb::gil_scoped_release release;
+            e.expand(rows.data(), rows.shape(0), out.data());
+          },
+          "rows"_a, "out"_a)
+      .def(
+          "forward",
+          [](Expander& e, Bytes2 rows, Floats2 weight, Floats1 bias, Floats2 out) {
+            const auto width = weight.shape(1);
+            want(rows, "rows", {rows.shape(0), static_cast<std::size_t>(e.bytes())});
+            want(weight, "weight", {static_cast<std::size_t>(e.features()), width});
+            want(bias, "bias", {width});
+            want(out, "out", {rows.shape(0), width});
+            nb::gil_scoped_release release;
+            e.forward(rows.data(), rows.shape(0), weight.data(), bias.data(), static_cast<int>(width), out.data());
+          },
+          "rows"_a, "weight"_a, "bias"_a, "out"_a)
+      .def(
+          "backward",
+          [](Expander& e, Bytes2 rows, Floats2 upstream, Floats2 gradient) {
+            const auto width = upstream.shape(1);
+            want(rows, "rows", {upstream.shape(0), static_cast<std::size_t>(e.bytes())});
+            want(gradient, "gradient", {static_cast<std::size_t>(e.features()), width});
+            nb::gil_scoped_release release;
+            e.backward(rows.data(), rows.shape(0), upstream.data(), static_cast<int>(width), gradient.data());
+          },
+          "rows"_a, "upstream"_a, "gradient"_a);
 
   nb::class_<KernelsHandle>(m, "Kernels")
       .def(nb::init<int>(), "threads"_a)

@@ -9,9 +9,7 @@ namespace playmill {
 
 namespace {
 
-std::uint16_t load16(const std::uint8_t* at) {
-  return static_cast<std::uint16_t>(at[0] | (at[1] << 8));
-}
+std::uint16_t load16(const std::uint8_t* at) { return static_cast<std::uint16_t>(at[0] | (at[1] << 8)); }
 
 float number(Encoding encoding, const std::uint8_t* at, float scale) {
   switch (encoding) {
@@ -58,8 +56,7 @@ PM_CLONES void row_forward(const float* weight, const float* bias, int width, co
   for (; column < width; ++column) {
     float sum = bias[column];
     for (int i = 0; i < n_ones; ++i) sum += weight[static_cast<std::ptrdiff_t>(ones[i]) * width + column];
-    for (int i = 0; i < n_values; ++i)
-      sum += weight[static_cast<std::ptrdiff_t>(index[i]) * width + column] * value[i];
+    for (int i = 0; i < n_values; ++i) sum += weight[static_cast<std::ptrdiff_t>(index[i]) * width + column] * value[i];
     out[column] = sum;
   }
 }
@@ -135,7 +132,8 @@ void Expander::expand(const std::uint8_t* rows, std::size_t n, float* out) {
             if (at[k] < block.size) features[k * block.size + at[k]] = 1.0f;
         } else {
           const int step = block.encoding == Encoding::kU8 ? 1 : 2;
-          for (int k = 0; k < live * block.columns; ++k) features[k] = number(block.encoding, at + k * step, block.scale);
+          for (int k = 0; k < live * block.columns; ++k)
+            features[k] = number(block.encoding, at + k * step, block.scale);
         }
       }
     }

@@ -16,7 +16,8 @@ namespace playmill {
 
 class Expander {
  public:
-  Expander(const Schema& schema, int threads) : bytes_(schema.bytes()), features_(schema.features()), workers_(threads) {
+  Expander(const Schema& schema, int threads)
+      : bytes_(schema.bytes()), features_(schema.features()), workers_(threads) {
     for (const auto& field : schema.fields()) {
       Block block{field.encoding, field.rows, field.columns, field.size, field.scale, field.offset, field.feature, -1};
       if (!field.counted.empty()) block.count_at = schema.find(field.counted)->offset;

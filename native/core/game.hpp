@@ -44,7 +44,7 @@ struct Report {
 template <class Options>
 struct Option {
   const char* name;
-  int Options::*member;
+  int Options::* member;
   int low;
   int high;
   const char* choices;  // empty: a number from low to high
@@ -52,38 +52,39 @@ struct Option {
 };
 
 template <class G>
-concept Game =
-    std::is_trivially_copyable_v<G> && std::is_trivially_copyable_v<typename G::Options> &&
-    requires(G game, const G& seen, const typename G::Options& options, BitSet<G::kActions>& legal, Report& report,
-             std::uint8_t* out, Random& random) {
-      // Facts. kRoles, kBots and kStats are arrays of const char*; bot 0 is always "random".
-      { G::kName } -> std::convertible_to<const char*>;
-      { G::kTitle } -> std::convertible_to<const char*>;
-      { G::kActions } -> std::convertible_to<int>;
-      std::span<const char* const>(G::kRoles);
-      std::span<const char* const>(G::kBots);
-      std::span<const char* const>(G::kStats);
-      std::span<const Option<typename G::Options>>(G::kOptions);
+concept Game = std::is_trivially_copyable_v<G> && std::is_trivially_copyable_v<typename G::Options> &&
+               requires(G game, const G& seen, const typename G::Options& options, BitSet<G::kActions>& legal,
+                        Report& report, std::uint8_t* out, Random& random) {
+                 // Facts. kRoles, kBots and kStats are arrays of const char*; bot 0 is always "random".
+                 { G::kName } -> std::convertible_to<const char*>;
+                 { G::kTitle } -> std::convertible_to<const char*>;
+                 { G::kActions } -> std::convertible_to<int>;
+                 std::span<const char* const>(G::kRoles);
+                 std::span<const char* const>(G::kBots);
+                 std::span<const char* const>(G::kStats);
+                 std::span<const Option<typename G::Options>>(G::kOptions);
 
-      // Of the options alone. `check` says what is wrong with a combination, or nothing.
-      { G::check(options) } -> std::same_as<std::string>;
-      { G::seats(options) } -> std::same_as<int>;
-      { G::schema(options) } -> std::same_as<Schema>;
+                 // Of the options alone. `check` says what is wrong with a combination, or nothing.
+                 { G::check(options) } -> std::same_as<std::string>;
+                 { G::seats(options) } -> std::same_as<int>;
+                 { G::schema(options) } -> std::same_as<Schema>;
 
-      // Rules.
-      { game.reset(options, std::uint64_t{}) } -> std::same_as<void>;
-      { seen.over() } -> std::same_as<bool>;
-      { seen.seat() } -> std::same_as<int>;  // whose turn; undefined once over
-      { seen.role() } -> std::same_as<int>;  // the kind of decision asked
-      { seen.legal(options, legal) } -> std::same_as<void>;  // adds to an empty set; never leaves it empty
-      { seen.observe(options, int{}, out) } -> std::same_as<void>;  // what that seat may know, packed
-      { game.apply(options, int{}, report) } -> std::same_as<void>;  // the action is legal: the pool has checked
-      { seen.bot(options, int{}, random) } -> std::same_as<int>;  // kind >= 1: a scripted move for seat()
+                 // Rules.
+                 { game.reset(options, std::uint64_t{}) } -> std::same_as<void>;
+                 { seen.over() } -> std::same_as<bool>;
+                 { seen.seat() } -> std::same_as<int>;                  // whose turn; undefined once over
+                 { seen.role() } -> std::same_as<int>;                  // the kind of decision asked
+                 { seen.legal(options, legal) } -> std::same_as<void>;  // adds to an empty set; never leaves it empty
+                 { seen.observe(options, int{}, out) } -> std::same_as<void>;  // what that seat may know, packed
+                 {
+                   game.apply(options, int{}, report)
+                 } -> std::same_as<void>;  // the action is legal: the pool has checked
+                 { seen.bot(options, int{}, random) } -> std::same_as<int>;  // kind >= 1: a scripted move for seat()
 
-      // Words for people, in rich's markup ([red]..[/]).
-      { seen.action_text(options, int{}) } -> std::same_as<std::string>;
-      { seen.table_text(options, int{}) } -> std::same_as<std::string>;  // as that seat sees it
-    };
+                 // Words for people, in rich's markup ([red]..[/]).
+                 { seen.action_text(options, int{}) } -> std::same_as<std::string>;
+                 { seen.table_text(options, int{}) } -> std::same_as<std::string>;  // as that seat sees it
+               };
 
 // A uniform legal action: bot 0 of every game.
 template <int N>

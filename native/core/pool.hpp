@@ -114,7 +114,8 @@ class Pool final : public AnyPool {
     if (!asked_) throw OutOfTurn("bot_actions() before turns(): ask for the waiting turns first");
     for (std::size_t i = 0; i < slots_.size(); ++i)
       if (kinds[i] >= std::size(G::kBots))
-        throw std::invalid_argument("row " + std::to_string(i) + ": there is no bot number " + std::to_string(kinds[i]));
+        throw std::invalid_argument("row " + std::to_string(i) + ": there is no bot number " +
+                                    std::to_string(kinds[i]));
     workers_.run(slots_.size(), [&](std::size_t begin, std::size_t end, int) {
       for (std::size_t i = begin; i < end; ++i) actions[i] = scripted(slots_[i], kinds[i], legal_[i]);
     });
@@ -151,8 +152,9 @@ class Pool final : public AnyPool {
         answered |= driver < kFirstBot;
       }
       if (!answered)
-        throw std::invalid_argument("row " + std::to_string(i) +
-                                    ": every seat is a bot; leave at least one to a policy and answer it with bot_actions()");
+        throw std::invalid_argument(
+            "row " + std::to_string(i) +
+            ": every seat is a bot; leave at least one to a policy and answer it with bot_actions()");
     }
     std::memcpy(drivers_.data(), drivers, drivers_.size());
     workers_.run(slots_.size(), [&](std::size_t begin, std::size_t end, int thread) {
@@ -262,9 +264,7 @@ class Pool final : public AnyPool {
     return report;
   }
 
-  std::uint64_t episode_seed(std::size_t row, std::uint32_t episode) const {
-    return mix64(mix64(seed_, row), episode);
-  }
+  std::uint64_t episode_seed(std::size_t row, std::uint32_t episode) const { return mix64(mix64(seed_, row), episode); }
 
   void start(Slot& slot, std::uint64_t seed) {
     slot.seed = seed;

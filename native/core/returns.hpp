@@ -13,10 +13,10 @@ namespace playmill {
 
 struct RolloutColumns {
   int steps = 0, games = 0, seats = 0;
-  const float* reward = nullptr;        // [steps, games, seats], after the turn's action
-  const std::uint8_t* over = nullptr;   // [steps, games], the game ended after the turn's action
-  const std::uint8_t* seat = nullptr;   // [steps, games]
-  const float* value = nullptr;         // [steps, games]
+  const float* reward = nullptr;       // [steps, games, seats], after the turn's action
+  const std::uint8_t* over = nullptr;  // [steps, games], the game ended after the turn's action
+  const std::uint8_t* seat = nullptr;  // [steps, games]
+  const float* value = nullptr;        // [steps, games]
 };
 
 // Writes advantage[steps, games], and usable[steps, games] = 1 where it is one. The last turn of a

@@ -57,8 +57,7 @@ void sample_actions(Workers& workers, const float* logits, const std::uint8_t* l
     std::vector<float> weight(static_cast<std::size_t>(actions));
     for (std::size_t i = begin; i < end; ++i) {
       const float* row = logits + i * static_cast<std::size_t>(actions);
-      const float largest =
-          weigh(row, legal + i * static_cast<std::size_t>(legal_bytes), actions, weight.data());
+      const float largest = weigh(row, legal + i * static_cast<std::size_t>(legal_bytes), actions, weight.data());
       float total = 0.0f;
       for (const float w : weight) total += w;
       const float target = Random(key, i).unit() * total;

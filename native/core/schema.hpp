@@ -47,7 +47,9 @@ struct Field {
 
 class Schema {
  public:
-  Schema& bits(std::string name, int rows, int columns) { return add({std::move(name), Encoding::kBits, rows, columns}); }
+  Schema& bits(std::string name, int rows, int columns) {
+    return add({std::move(name), Encoding::kBits, rows, columns});
+  }
   Schema& u8(std::string name, int rows, int columns, float scale) {
     return add({std::move(name), Encoding::kU8, rows, columns, 0, scale});
   }

@@ -23,9 +23,7 @@ class Kuhn {
 
   static std::string check(const Options&) { return {}; }
   static int seats(const Options&) { return 2; }
-  static Schema schema(const Options&) {
-    return Schema().category("card", 1, 1, 3).category("history", 1, 3, 2);
-  }
+  static Schema schema(const Options&) { return Schema().category("card", 1, 1, 3).category("history", 1, 3, 2); }
 
   PM_FN void reset(const Options&, std::uint64_t seed) {
     Random random(seed, 0);

@@ -7,7 +7,7 @@ import pytest
 from .driver import Case
 from .library import Recorder, Round, Trick
 
-TRICKS = 6000
+TRICKS = 4000
 
 
 @pytest.fixture(scope="session")

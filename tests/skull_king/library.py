@@ -42,9 +42,6 @@ class Trick:
         assert self.won is not None
         return self.won.index(1) if 1 in self.won else None
 
-    def winning_place(self) -> int | None:
-        return self.leader if self.winner is None and self.rules.players == 2 else self.winner
-
     def has(self, *cards: int) -> bool:
         return any(play.card in cards for play in self.plays)
 

@@ -52,7 +52,6 @@ class Referee:
         hands = self.chance.hands(self.cards)
         self.players = [Player(set(hand)) for hand in hands]
         self.hidden = self.rules.cards_in_deck - set().union(*hands)  # undealt, and Graybeard's hand
-        self.drawn = 0
         self.played: list[list[Play]] = [[] for _ in range(self.rules.places)]
         self.void: list[set[int]] = [set() for _ in range(self.rules.places)]
         self.alliances: list[tuple[int, int]] = []  # who played the loot, who took it
@@ -202,7 +201,6 @@ class Referee:
         elif pirate == r.BENDT and not last:
             count = min(2, len(self.hidden) - self.graybeards_cards)
             cards = self.chance.drawn(self, seat, count)
-            self.drawn += count
             self.hidden -= cards
             player.hand |= cards
             if cards:

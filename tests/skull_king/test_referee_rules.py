@@ -118,6 +118,22 @@ def test_only_beasts_on_the_table_leave_the_lead_to_the_kraken() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "allies"),
+    [
+        ("escape, loot, g2", [1]),
+        ("loot, rosie, loot 2", [0, 2]),
+        ("loot, escape, escape 2", []),
+        ("loot, loot 2, escape", [1]),
+        ("loot, kraken, g2", []),
+        ("loot, whale, g2", []),
+    ],
+)
+def test_loot_allies(words: str, allies: list[int]) -> None:
+    rules = Rules(players=3)
+    assert r.loot_players(trick(words), r.resolve(trick(words), rules), rules) == allies
+
+
+@pytest.mark.parametrize(
     ("hand", "table", "expected"),
     [
         ("g1, b2, escape", "g5", "g1, escape"),

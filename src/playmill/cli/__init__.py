@@ -1,1 +1,1 @@
-
+"""The command line, the live screen, the terminal game."""

@@ -29,11 +29,9 @@ from playmill.league.ratings import Rating, rate
 from playmill.league.records import load_record, play_out, save_record
 from playmill.training.config import recipe_names
 
-Positional = tyro.conf.Positional
-
 
 def evaluate_command(
-    who: Annotated[Positional[str], tyro.conf.arg(metavar="RUN|CHECKPOINT|BOT")],
+    who: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN|CHECKPOINT|BOT")],
     against: tuple[str, ...] = (),
     deals: int = 1000,
     game: str = "skull_king",
@@ -88,7 +86,7 @@ def evaluate_command(
 
 
 def play_command(
-    who: Annotated[Positional[str], tyro.conf.arg(metavar="[RUN|CHECKPOINT|BOT]")] = "greedy",
+    who: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[RUN|CHECKPOINT|BOT]")] = "greedy",
     game: str = "skull_king",
     options: dict[str, str] | None = None,
     seat: int | None = None,
@@ -110,7 +108,9 @@ def play_command(
 
 
 def watch_command(
-    what: Annotated[Positional[str], tyro.conf.arg(metavar="[RECORD|RUN|CHECKPOINT|BOT]")] = "greedy",
+    what: Annotated[
+        tyro.conf.Positional[str], tyro.conf.arg(metavar="[RECORD|RUN|CHECKPOINT|BOT]")
+    ] = "greedy",
     against: tuple[str, ...] = (),
     game: str = "skull_king",
     options: dict[str, str] | None = None,
@@ -144,7 +144,7 @@ def watch_command(
 
 
 def games_command(
-    name: Annotated[Positional[str], tyro.conf.arg(metavar="[NAME]")] = "",
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[NAME]")] = "",
 ) -> None:
     """The games there are; with a name, its options, bots and observation."""
     console = Console()
@@ -189,7 +189,7 @@ _OPTIONAL = (
 
 
 def bench_command(
-    name: Annotated[Positional[str], tyro.conf.arg(metavar="NAME")],
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")],
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
     quick: bool = False,
     save: bool = False,
@@ -224,9 +224,7 @@ def _player(who: str, game: str) -> tuple[Player, GameSpec, str]:
     return loaded.policy, loaded.spec, loaded.name
 
 
-def _agent(
-    who: str, game: str, options: dict[str, str] | None, sample: bool
-) -> tuple[Agent, GameSpec]:
+def _agent(who: str, game: str, options: dict[str, str] | None, sample: bool) -> tuple[Agent, GameSpec]:
     player, spec, name = _player(who, game)
     if isinstance(player, str):
         spec = registry.spec(game, options)
@@ -245,9 +243,7 @@ def _evaluation_table(title: str, results: dict[str, Evaluation]) -> Table:
         theirs = "" if r.opponent_score is None else f"{r.opponent_score:.1f}"
         made = "" if r.bid_made is None else f"{r.bid_made:.1%}"
         span = f"{r.low:.3f} – {r.high:.3f}"
-        table.add_row(
-            name, f"{r.win_share:.3f}", span, f"{r.fair:.3f}", score, theirs, made, f"{r.games:,}"
-        )
+        table.add_row(name, f"{r.win_share:.3f}", span, f"{r.fair:.3f}", score, theirs, made, f"{r.games:,}")
     return table
 
 
@@ -283,8 +279,11 @@ def _describe(spec: GameSpec, console: Console) -> None:
             values = ", ".join(o.choices) if o.choices else f"{o.low} to {o.high}"
             table.add_row(o.name, values, o.default_text, o.help)
         console.print(table)
-    fields = Table(title=f"Observation: {spec.schema.bytes} bytes, {spec.schema.features} features, "
-                   f"schema {spec.schema.hash:016x}", title_justify="left")
+    fields = Table(
+        title=f"Observation: {spec.schema.bytes} bytes, {spec.schema.features} features, "
+        f"schema {spec.schema.hash:016x}",
+        title_justify="left",
+    )
     for column in ("field", "rows", "columns", "encoding", "scale"):
         fields.add_column(column)
     for f in spec.schema.fields:
@@ -299,5 +298,3 @@ def _cpu_name() -> str:
     except OSError:
         return platform.processor() or platform.machine()
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "CPU")
-
-

@@ -138,7 +138,9 @@ def _close(run: RunFolder, trainer: Trainer, reason: str, console: Console) -> N
     draw_curves(run.path, on_note=lambda text: console.print(text, style="yellow"))
     report = write_report(run.path)
     console.print()
-    console.print(f"{_ENDINGS.get(reason, reason)} after {trainer.turns:,} turns in {trainer.seconds:,.0f} s.")
+    console.print(
+        f"{_ENDINGS.get(reason, reason)} after {trainer.turns:,} turns in {trainer.seconds:,.0f} s."
+    )
     for bot, result in trainer.judge.latest.items():
         console.print(
             f"  against {bot:8} wins [bold]{result.win_share:.1%}[/] "

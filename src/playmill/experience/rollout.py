@@ -64,5 +64,3 @@ class Rollout:
     def flat(self, column: Tensor) -> Tensor:
         """A column as rows [T * N, ...]."""
         return column.reshape(self.steps * self.games, *column.shape[2:])
-
-

@@ -1,5 +1,6 @@
 """Rules as values: names, options, schemas, and single games."""
 
+from playmill.games import registry
 from playmill.games.errors import IllegalAction, OutOfTurn, PlaymillError, UnknownName, unknown
 from playmill.games.registry import Game, GameSpec, OptionSpec, OptionValue
 from playmill.games.schema import Encoding, Field, Schema
@@ -16,5 +17,6 @@ __all__ = [
     "PlaymillError",
     "Schema",
     "UnknownName",
+    "registry",
     "unknown",
 ]

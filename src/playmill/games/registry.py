@@ -120,9 +120,7 @@ def spec(name: str, options: Mapping[str, OptionValue] | None = None) -> GameSpe
 class Game:
     """One game, a call at a time: for people, adapters and tests. Batches go through a pool."""
 
-    def __init__(
-        self, name: str, options: Mapping[str, OptionValue] | None = None, seed: int = 0
-    ) -> None:
+    def __init__(self, name: str, options: Mapping[str, OptionValue] | None = None, seed: int = 0) -> None:
         self.spec = spec(name, options)
         self._native = _native.Game(name, self.spec.native_options, seed)
 

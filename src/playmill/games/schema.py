@@ -74,9 +74,7 @@ class Schema:
 
     def to_native(self) -> list[tuple[Any, ...]]:
         """The fields as the native Expander takes them."""
-        return [
-            (f.name, int(f.encoding), f.rows, f.columns, f.size, f.scale, f.counted) for f in self.fields
-        ]
+        return [(f.name, int(f.encoding), f.rows, f.columns, f.size, f.scale, f.counted) for f in self.fields]
 
     @cached_property
     def bytes(self) -> int:

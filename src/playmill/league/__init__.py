@@ -1,1 +1,1 @@
-
+"""Who sits in the other seats, and who beats whom."""

@@ -127,7 +127,8 @@ def evaluate(
 def win_shares(totals: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Each seat's share of the win, [G, S]; seats that tie for the top share it."""
     top = np.isclose(totals, totals.max(axis=1, keepdims=True), atol=1e-4)
-    return top / top.sum(axis=1, keepdims=True)
+    shares: npt.NDArray[np.float64] = top / top.sum(axis=1, keepdims=True)
+    return shares
 
 
 def interval(values: npt.NDArray[np.float64]) -> tuple[float, float]:
@@ -184,9 +185,7 @@ def _drivers(spec: GameSpec, entrants: Sequence[Player]) -> tuple[list[Policy], 
     return policies, np.array(numbers, np.uint8)
 
 
-def _stats_by_entrant(
-    pool: NativePool, drivers: npt.NDArray[np.uint8]
-) -> dict[int, dict[str, float]]:
+def _stats_by_entrant(pool: NativePool, drivers: npt.NDArray[np.uint8]) -> dict[int, dict[str, float]]:
     out: dict[int, dict[str, float]] = {}
     by_driver = pool.stats()
     for entrant, driver in enumerate(drivers.tolist()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -25,18 +25,24 @@ class LoadedPolicy:
 
     @property
     def name(self) -> str:
-        run = self.path.parent.parent.name if self.path.parent.name == "checkpoints" else self.path.parent.name
+        run = (
+            self.path.parent.parent.name if self.path.parent.name == "checkpoints" else self.path.parent.name
+        )
         return f"{run}@{self.path.name.removeprefix('step-').lstrip('0') or '0'}"
 
 
 def find_checkpoint(path: Path) -> Path:
     """The checkpoint meant by `path`: itself, or the best (else newest) of a run folder."""
     if not path.exists():
-        raise PlaymillError(f"there is no run or checkpoint at {path}; `playmill train` makes one under runs/")
+        raise PlaymillError(
+            f"there is no run or checkpoint at {path}; `playmill train` makes one under runs/"
+        )
     if (path / "manifest.json").exists():
         return path
     if not (path / "checkpoints").is_dir():
-        raise PlaymillError(f"{path} is neither a run nor a checkpoint: it has no manifest and no checkpoints/")
+        raise PlaymillError(
+            f"{path} is neither a run nor a checkpoint: it has no manifest and no checkpoints/"
+        )
     store = Store(path / "checkpoints", keep=1)
     found = store.best() or store.latest()
     if found is None:
@@ -51,7 +57,7 @@ def load_policy(path: Path) -> LoadedPolicy:
         checkpoint = read(path)
     except CheckpointError as error:
         raise PlaymillError(str(error)) from None
-    meta = cast(dict[str, Any], checkpoint.meta)
+    meta = checkpoint.meta
     try:
         spec = registry.spec(meta["game"], meta["options"])
         network = Network(**{**meta["network"], "hidden": tuple(meta["network"]["hidden"])})

@@ -74,7 +74,8 @@ def fit(wins: Matrix) -> Matrix:
             break
         strength = new
     ratings: Matrix = SCALE * np.log(strength)
-    return ratings - ratings[0] + 1000.0
+    anchored: Matrix = ratings - ratings[0] + 1000.0
+    return anchored
 
 
 def _table(rng: np.random.Generator, entrants: int, seats: int) -> npt.NDArray[np.int64]:

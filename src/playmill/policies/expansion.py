@@ -60,9 +60,7 @@ class _PackedProduct(torch.autograd.Function):
     """expand(rows) @ weight + bias, without expanding. The rows take no gradient."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, expander: _native.Expander
-    ) -> Tensor:
+    def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, expander: _native.Expander) -> Tensor:
         out = torch.empty(len(rows), weight.shape[1])
         expander.forward(rows.numpy(), weight.detach().numpy(), bias.detach().numpy(), out.numpy())
         ctx.save_for_backward(rows)
@@ -70,7 +68,7 @@ class _PackedProduct(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[None, Tensor, Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, upstream: Tensor) -> tuple[None, Tensor, Tensor, None]:
         (rows,) = ctx.saved_tensors
         upstream = upstream.float().contiguous()
         gradient = torch.empty(ctx.features, upstream.shape[1])
@@ -93,13 +91,16 @@ class PackedLinear(nn.Module):
     def forward(self, packed: Tensor) -> Tensor:
         if packed.shape[-1] != self.schema.bytes or packed.dtype != torch.uint8:
             raise ValueError(
-                f"packed rows must be uint8 [n, {self.schema.bytes}], got {packed.dtype} {tuple(packed.shape)}"
+                f"packed rows must be uint8 [n, {self.schema.bytes}], "
+                f"got {packed.dtype} {tuple(packed.shape)}"
             )
         if packed.device.type != "cpu":
             return expand(self.schema, packed) @ self.weight + self.bias
         if self._expander is None:
             self._expander = _native.Expander(self.schema.to_native(), torch.get_num_threads())
-        out = _PackedProduct.apply(packed.contiguous(), self.weight, self.bias, self._expander)
+        out = _PackedProduct.apply(  # type: ignore[no-untyped-call]
+            packed.contiguous(), self.weight, self.bias, self._expander
+        )
         return cast(Tensor, out)
 
     def __getstate__(self) -> dict[str, Any]:

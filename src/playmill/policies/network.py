@@ -54,9 +54,7 @@ class Policy(nn.Module):
         # Both trunks read the same rows: one product of twice the width serves them.
         self.first = PackedLinear(spec.schema, trunks * network.hidden[0])
         widths = list(zip(network.hidden, network.hidden[1:], strict=False))
-        self.trunks = nn.ModuleList(
-            nn.ModuleList(nn.Linear(a, b) for a, b in widths) for _ in range(trunks)
-        )
+        self.trunks = nn.ModuleList(nn.ModuleList(nn.Linear(a, b) for a, b in widths) for _ in range(trunks))
         self.action_head = nn.Linear(network.hidden[-1], spec.actions)
         self.value_head = nn.Linear(network.hidden[-1], 1)
         for trunk in self.trunks:

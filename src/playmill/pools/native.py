@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from playmill import _native
-from playmill.games import GameSpec, OptionValue, PlaymillError
-from playmill.games import registry
+from playmill.games import GameSpec, OptionValue, PlaymillError, registry
 
 FIRST_BOT = _native.FIRST_BOT
 """Drivers below are policies, whose turns surface; from here on scripted bots, played inside."""
@@ -64,8 +63,8 @@ class NativePool:
         self._kinds = np.zeros(games, np.uint8)
 
     @property
-    def bytes(self) -> int:
-        """Memory held for the games in flight."""
+    def memory(self) -> int:
+        """Bytes held for the games in flight."""
         return self._native.bytes
 
     def empty_turns(self) -> Turns:

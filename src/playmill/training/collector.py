@@ -79,9 +79,7 @@ class Collector:
         return rollout
 
     @staticmethod
-    def _answer_for_past(
-        rollout: Rollout, step: int, logits: torch.Tensor, past: Sequence[Policy]
-    ) -> None:
+    def _answer_for_past(rollout: Rollout, step: int, logits: torch.Tensor, past: Sequence[Policy]) -> None:
         driver = rollout.driver[step]
         for i, policy in enumerate(past, start=1):
             rows = (driver == i).nonzero().squeeze(1)
@@ -89,9 +87,7 @@ class Collector:
                 logits[rows] = policy(rollout.observation[step][rows]).logits
 
 
-def seating(
-    spec: GameSpec, opponents: Opponents, games: int, past: int, seed: int
-) -> npt.NDArray[np.uint8]:
+def seating(spec: GameSpec, opponents: Opponents, games: int, past: int, seed: int) -> npt.NDArray[np.uint8]:
     """Who drives which seat, [games, seats]: the learner everywhere but for the opponents' shares."""
     rng = np.random.default_rng(seed)
     drivers = np.zeros((games, spec.seats), np.uint8)

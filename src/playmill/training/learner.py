@@ -105,9 +105,7 @@ class Learner:
                 if self.magnet is not None:
                     self.magnet[name].copy_(state[f"magnet/{name}"])
 
-    def _minibatches(
-        self, rollout: Rollout, returns: Returns, number: int, epoch: int
-    ) -> Iterator[Batch]:
+    def _minibatches(self, rollout: Rollout, returns: Returns, number: int, epoch: int) -> Iterator[Batch]:
         rows = returns.usable.flatten().nonzero().squeeze(1)
         # The order of the rows is a function of seed, update and epoch: nothing to save, nothing to lose.
         named = np.random.SeedSequence((self.seed, number, epoch)).generate_state(1)

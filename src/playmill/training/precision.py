@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import torch
 
@@ -35,8 +36,7 @@ def _time(policy: Policy, first: torch.Tensor, bfloat16: bool) -> float:
 
 def _cpu_flags() -> frozenset[str]:
     try:
-        with open("/proc/cpuinfo") as file:
-            line = next((text for text in file if text.startswith("flags")), "")
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return frozenset()
-    return frozenset(line.split())
+    return frozenset(next((line for line in lines if line.startswith("flags")), "").split())

@@ -32,7 +32,7 @@ def create_run(path: Path, config: Train) -> RunFolder:
     """A new run folder; one that is already a run is not touched."""
     if (path / "config.json").exists():
         raise PlaymillError(
-            f"{path} is a run already; go on with it by `playmill train --resume {path}`, or name another folder"
+            f"{path} is a run already; go on by `playmill train --resume {path}`, or name another folder"
         )
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise PlaymillError(f"{path} is in use and is not a run; name another folder with --run")

@@ -143,9 +143,7 @@ class Trainer:
         games = self.config.games
         self.collector.pool.set_drivers(seating(self.spec, opponents, games, len(self.past), seed))
 
-    def _report(
-        self, losses: dict[str, float], phases: dict[str, float], elapsed: float, ended: int
-    ) -> None:
+    def _report(self, losses: dict[str, float], phases: dict[str, float], elapsed: float, ended: int) -> None:
         turns = self.config.games * self.config.steps
         shares = {phase: seconds / elapsed for phase, seconds in phases.items()}
         status = Status(
@@ -167,7 +165,10 @@ class Trainer:
         values |= {f"time/{phase}": share for phase, share in shares.items()}
         values |= {"speed/turns_per_s": status.turns_per_s, "speed/games_per_s": status.games_per_s}
         values |= {"run/seconds": self.seconds, "run/games": float(self.games_played)}
-        values |= {"guard/skipped": float(self.learner.skipped), "guard/restored": float(self.learner.restored)}
+        values |= {
+            "guard/skipped": float(self.learner.skipped),
+            "guard/restored": float(self.learner.restored),
+        }
         own = self.collector.pool.stats().get(0, {})
         values |= {f"self/{name}": mean for name, (mean, _) in own.items()}
         self.collector.pool.clear_stats()
@@ -245,7 +246,7 @@ class Trainer:
 
     def _load(self, path: Path) -> None:
         checkpoint = read(path)
-        meta = cast(dict[str, Any], checkpoint.meta)
+        meta = checkpoint.meta
         check_schema(self.spec, meta, path)
         self.updates, self.turns = meta["updates"], meta["turns"]
         self.seconds, self.games_played = meta["seconds"], meta["games_played"]
@@ -274,7 +275,9 @@ class Trainer:
         self._checkpoint = path.name
 
     def _on_save_error(self, error: Exception) -> None:
-        self.listener.note(f"the checkpoint could not be saved ({error}); training goes on, the last one stays")
+        self.listener.note(
+            f"the checkpoint could not be saved ({error}); training goes on, the last one stays"
+        )
 
     def _choose_precision(self) -> bool:
         if self.config.precision != "auto":

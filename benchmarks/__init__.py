@@ -1,0 +1,55 @@
+"""Benchmarks: every bar has a command, `playmill bench NAME --json`, whose last line is one JSON object."""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bars import Result
+
+NAMES = ("pool", "train", "learn-tiny", "learn-skull-king", "resume", "signature")
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def run(name: str, *, quiet: bool, quick: bool, save: bool) -> None:
+    """Runs a benchmark and prints its result; progress goes to stderr unless `quiet`."""
+
+    def say(text: str) -> None:
+        if not quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    module = importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
+    result: Result = module.measure(say, quick)
+    out: dict[str, Any] = {
+        "bench": name,
+        "hardware": hardware(),
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+        "quick": quick,
+        "bars": [bar.row() for bar in result.bars],
+        **result.details,
+    }
+    for bar in result.bars:
+        say(bar.line())
+    if save:
+        RESULTS.mkdir(exist_ok=True)
+        path = RESULTS / f"{out['date']}-{name}.json"
+        path.write_text(json.dumps(out, indent=1) + "\n")
+        say(f"written to {path.relative_to(RESULTS.parent.parent)}")
+    print(json.dumps(out), flush=True)
+
+
+def hardware() -> str:
+    """The processor and how many cores of it there are for this process."""
+    name = platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = cpuinfo.read_text().splitlines()
+        name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
+    return f"{name}, {len(os.sched_getaffinity(0))} cores"

@@ -1,0 +1,5 @@
+"""`python -m playmill` is `playmill`."""
+
+from playmill.cli.main import main
+
+main()

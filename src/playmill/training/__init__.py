@@ -1,0 +1,1 @@
+"""Training runs: settings, the resident trainer, run folders, reports."""
