@@ -107,7 +107,7 @@ def _memory(games: int) -> dict[str, Any]:
     """Memory of a pool with its arrays, and what it allocates while it runs, in a process of its own."""
     code = f"from benchmarks.pool import memory_child; memory_child({games})"
     out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=_root()
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
     found = json.loads(out.stdout.splitlines()[-1])
     found["mb"] *= 1_000_000 / games

@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "../core/expand.hpp"
+#include "../core/policy_loss.hpp"
 #include "../core/returns.hpp"
 #include "../core/sample.hpp"
 #include "../games/all_games.hpp"
@@ -191,6 +192,43 @@ class KernelsHandle {
                    static_cast<int>(legal.shape(1)), seed, step, greedy, action.data(), log_probability.data());
   }
 
+  // Returns the mean terms (policy, entropy, kl, magnet, clip_share); an empty magnet is none.
+  nb::tuple loss(Floats2 logits, Bytes2 legal, Array<std::int64_t, 1> action, Floats1 log_probability,
+                 Floats1 advantage, Floats2 magnet, float clip, float entropy_weight, float magnet_weight,
+                 Floats2 gradient) {
+    const auto n = logits.shape(0);
+    const auto actions = logits.shape(1);
+    if (n == 0 || legal.shape(0) != n || legal.shape(1) * 8 < actions)
+      throw nb::value_error("legal does not fit logits");
+    want(action, "action", {n});
+    want(log_probability, "log_probability", {n});
+    want(advantage, "advantage", {n});
+    want(gradient, "gradient", {n, actions});
+    if (magnet.shape(0) != 0) want(magnet, "magnet", {n, actions});
+    for (std::size_t i = 0; i < n; ++i)
+      if (action.data()[i] < 0 || action.data()[i] >= static_cast<std::int64_t>(actions))
+        throw nb::value_error(("row " + std::to_string(i) + ": there is no such action").c_str());
+    PolicyLossInput in;
+    in.rows = n;
+    in.actions = static_cast<int>(actions);
+    in.legal_bytes = static_cast<int>(legal.shape(1));
+    in.logits = logits.data();
+    in.legal = legal.data();
+    in.action = action.data();
+    in.log_probability = log_probability.data();
+    in.advantage = advantage.data();
+    in.magnet = magnet.shape(0) != 0 ? magnet.data() : nullptr;
+    in.clip = clip;
+    in.entropy_weight = entropy_weight;
+    in.magnet_weight = magnet_weight;
+    PolicyLossTerms terms;
+    {
+      nb::gil_scoped_release release;
+      terms = policy_loss(workers_, in, gradient.data());
+    }
+    return nb::make_tuple(terms.policy, terms.entropy, terms.kl, terms.magnet, terms.clip_share);
+  }
+
   void returns(Array<float, 3> reward, Bytes2 over, Bytes2 seat, Floats2 value, float gamma, float lambda,
                Floats2 advantage, Bytes2 usable) {
     const auto steps = reward.shape(0);
@@ -310,6 +348,8 @@ NB_MODULE(_native, m) {
       .def(nb::init<int>(), "threads"_a)
       .def("sample", &KernelsHandle::sample, "logits"_a, "legal"_a, "seed"_a, "step"_a, "greedy"_a, "action"_a,
            "log_probability"_a)
+      .def("policy_loss", &KernelsHandle::loss, "logits"_a, "legal"_a, "action"_a, "log_probability"_a, "advantage"_a,
+           "magnet"_a, "clip"_a, "entropy_weight"_a, "magnet_weight"_a, "gradient"_a)
       .def("returns", &KernelsHandle::returns, "reward"_a, "over"_a, "seat"_a, "value"_a, "gamma"_a, "lambda_"_a,
            "advantage"_a, "usable"_a);
 }

@@ -68,7 +68,10 @@ class Pool final : public AnyPool {
         slots_(games),
         legal_(games),
         drivers_(games * static_cast<std::size_t>(seats_), 0),
-        tallies_(static_cast<std::size_t>(workers_.threads()) * kDrivers * kStatCount) {}
+        tallies_(static_cast<std::size_t>(workers_.threads()) * kDrivers * kStatCount) {
+    // Padding too: the snapshots of equal pools are equal byte for byte.
+    std::memset(static_cast<void*>(slots_.data()), 0, slots_.size() * sizeof(Slot));
+  }
 
   std::size_t games() const override { return slots_.size(); }
   int threads() const override { return workers_.threads(); }

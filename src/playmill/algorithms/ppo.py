@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from playmill import _native
 from playmill.games import PlaymillError
 from playmill.policies import PolicyOutput, masked_log_softmax, unpack_bits
 
@@ -99,7 +100,9 @@ class Loss(NamedTuple):
 def ppo_loss(
     batch: Batch, out: PolicyOutput, cfg: PPO, entropy_weight: float, magnet_logits: Tensor | None = None
 ) -> Loss:
-    """Clipped surrogate + value error - entropy (+ KL to the magnet), all in float32."""
+    """Clipped surrogate + value error - entropy (+ KL to the magnet), all in float32.
+
+    The plain version: any device, any autograd. `fused_ppo_loss` is the same on the CPU."""
     legal = unpack_bits(batch.legal, out.logits.shape[1])
     logs = masked_log_softmax(out.logits, legal)
     safe = logs.masked_fill(~legal, 0.0)  # 0 * -inf is not a number
@@ -110,7 +113,7 @@ def ppo_loss(
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1.0 - cfg.clip, 1.0 + cfg.clip)
     policy = -torch.minimum(ratio * batch.advantage, clipped * batch.advantage).mean()
-    value = 0.5 * (out.value - batch.target).square().mean()
+    value = _value_loss(batch, out)
 
     total = policy + cfg.value_weight * value - entropy_weight * entropy
     magnet = torch.zeros(())
@@ -123,3 +126,60 @@ def ppo_loss(
         clip_share = (clipped != ratio).float().mean()
     parts = (policy, value, entropy, kl, magnet, clip_share)
     return Loss(total, *(part.detach() for part in parts))
+
+
+def fused_ppo_loss(
+    batch: Batch,
+    out: PolicyOutput,
+    cfg: PPO,
+    entropy_weight: float,
+    magnet_logits: Tensor | None,
+    kernels: _native.Kernels,
+) -> Loss:
+    """`ppo_loss` on the CPU: the native core computes the policy's terms and their gradient in one pass."""
+    magnet = torch.empty(0, out.logits.shape[1]) if magnet_logits is None else magnet_logits.contiguous()
+    acted, terms = _PolicyTerms.apply(  # type: ignore[no-untyped-call]
+        out.logits, batch, magnet, (cfg.clip, entropy_weight, cfg.kl_weight), kernels
+    )
+    value = _value_loss(batch, out)
+    policy, entropy, kl, distance, clip_share = terms.unbind()
+    total = acted + cfg.value_weight * value
+    return Loss(total, policy, value.detach(), entropy, kl, distance, clip_share)
+
+
+def _value_loss(batch: Batch, out: PolicyOutput) -> Tensor:
+    return 0.5 * (out.value - batch.target).square().mean()
+
+
+class _PolicyTerms(torch.autograd.Function):
+    """policy - w * entropy + v * magnet as a scalar, and the terms by themselves."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        logits: Tensor,
+        batch: Batch,
+        magnet: Tensor,
+        weights: tuple[float, float, float],
+        kernels: _native.Kernels,
+    ) -> tuple[Tensor, Tensor]:
+        gradient = torch.empty_like(logits)
+        policy, entropy, kl, distance, clip_share = kernels.policy_loss(
+            logits.detach().numpy(),
+            batch.legal.numpy(),
+            batch.action.numpy(),
+            batch.log_probability.numpy(),
+            batch.advantage.numpy(),
+            magnet.detach().numpy(),
+            *weights,
+            gradient.numpy(),
+        )
+        ctx.save_for_backward(gradient)
+        terms = torch.tensor([policy, entropy, kl, distance, clip_share])
+        ctx.mark_non_differentiable(terms)
+        return torch.tensor(policy - weights[1] * entropy + weights[2] * distance), terms
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor, _terms: Tensor) -> tuple[Tensor, None, None, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return gradient * upstream, None, None, None, None

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from playmill.algorithms import PPO, Batch, Loss, Returns, ppo_loss
+from playmill import _native
+from playmill.algorithms import PPO, Batch, Loss, Returns, fused_ppo_loss
 from playmill.experience import Rollout
 from playmill.policies import Policy, PolicyOutput
 
@@ -40,6 +41,7 @@ class Learner:
         self.magnet: dict[str, Tensor] | None = None
         if cfg.regulariser != "none":
             self.magnet = {name: p.detach().clone() for name, p in policy.named_parameters()}
+        self.kernels = _native.Kernels(torch.get_num_threads())
         self.skipped = 0
         """Gradient steps left out because something was not a finite number."""
         self.restored = 0
@@ -150,7 +152,8 @@ class Learner:
             with torch.no_grad():
                 out = torch.func.functional_call(self.policy, self.magnet, (batch.observation,))
             magnet_logits = out.logits
-        return ppo_loss(batch, self.forward(batch.observation), self.cfg, entropy_weight, magnet_logits)
+        out = self.forward(batch.observation)
+        return fused_ppo_loss(batch, out, self.cfg, entropy_weight, magnet_logits, self.kernels)
 
     def _follow(self, number: int) -> None:
         """Moves the average, or refreshes the magnet."""
