@@ -106,9 +106,7 @@ def _two_threads(say: Callable[[str], None], rounds: int, seconds: float) -> flo
 def _memory(games: int) -> dict[str, Any]:
     """Memory of a pool with its arrays, and what it allocates while it runs, in a process of its own."""
     code = f"from benchmarks.pool import memory_child; memory_child({games})"
-    out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
-    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     found = json.loads(out.stdout.splitlines()[-1])
     found["mb"] *= 1_000_000 / games
     return dict(found)

@@ -16,10 +16,11 @@ import torch
 from benchmarks.bars import Bar, Result
 from playmill.algorithms import PPO, seat_returns
 from playmill.games import PlaymillError, registry
-from playmill.policies import Network, Policy, PolicyOutput
+from playmill.policies import Network, Policy
 from playmill.training.collector import Collector, Stopwatch
 from playmill.training.learner import Learner
 from playmill.training.precision import faster_in_bfloat16
+from playmill.training.shards import Shards
 
 THREADS = 2
 HIDDEN = (128, 128)
@@ -28,7 +29,6 @@ ENVS = 64
 
 
 def measure(say: Callable[[str], None], quick: bool) -> Result:
-    torch.set_num_threads(THREADS)
     ours = Ours()
     theirs = Theirs()
     ours.update()
@@ -76,26 +76,22 @@ class Ours:
     def __init__(self) -> None:
         spec = registry.spec("skull_king")
         network = Network(hidden=HIDDEN)
+        self.shards = Shards(THREADS)
         self.ppo = PPO(epochs=1, minibatch=MINIBATCH)
         self.bfloat16 = faster_in_bfloat16(spec, network, MINIBATCH)
         torch.manual_seed(0)
-        self.learner = Learner(Policy(spec, network), self.ppo, 0, self.bfloat16)
-        self.collector = Collector(spec, 1024, 64, 0, THREADS)
+        self.learner = Learner(Policy(spec, network), self.ppo, 0, self.bfloat16, self.shards)
+        self.collector = Collector(spec, 1024, 64, 0, self.shards)
         self.number = 0
 
-    def _after_first(self, first: torch.Tensor) -> PolicyOutput:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.bfloat16):
-            return self.learner.policy.after_first(first)
-
     def update(self, updates: int = 1) -> dict[str, float]:
+        torch.set_num_threads(1)
         watch = Stopwatch()
         collecting = 0.0
         start = time.perf_counter()
         for _ in range(updates):
             begun = time.perf_counter()
-            rollout = self.collector.collect(
-                self._after_first, [], self.number, watch, first=self.learner.policy.first
-            )
+            rollout = self.collector.collect(self.learner.policy, [], self.number, watch, self.bfloat16)
             collecting += time.perf_counter() - begun
             returns = seat_returns(rollout, self.ppo.gamma, self.ppo.lam, self.collector.kernels)
             watch.lap("returns")
@@ -149,6 +145,7 @@ class Theirs:
         )
 
     def update(self) -> dict[str, float]:
+        torch.set_num_threads(THREADS)
         self.laps.collecting = 0.0
         turns = 2 * self.rollout
         start = time.perf_counter()

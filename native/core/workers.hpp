@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -40,6 +41,7 @@ class Workers {
       work(std::size_t{0}, count, 0);
       return;
     }
+    const std::lock_guard<std::mutex> one_at_a_time(busy_);
     count_ = count;
     work_ = [&work](std::size_t begin, std::size_t end, int thread) { work(begin, end, thread); };
     pending_.store(threads_ - 1, std::memory_order_relaxed);
@@ -85,6 +87,7 @@ class Workers {
     }
   }
 
+  std::mutex busy_;
   int threads_;
   std::vector<std::thread> team_;
   std::vector<std::exception_ptr> errors_;

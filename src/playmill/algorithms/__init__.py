@@ -3,4 +3,13 @@
 from playmill.algorithms.ppo import PPO, Batch, Loss, fused_ppo_loss, ppo_loss
 from playmill.algorithms.returns import Returns, seat_returns, seat_returns_plain
 
-__all__ = ["PPO", "Batch", "Loss", "Returns", "fused_ppo_loss", "ppo_loss", "seat_returns", "seat_returns_plain"]
+__all__ = [
+    "PPO",
+    "Batch",
+    "Loss",
+    "Returns",
+    "fused_ppo_loss",
+    "ppo_loss",
+    "seat_returns",
+    "seat_returns_plain",
+]

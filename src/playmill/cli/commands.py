@@ -55,7 +55,7 @@ def evaluate_command(
         as_json: Print one JSON object instead of tables.
     """
     threads = threads or len(os.sched_getaffinity(0))
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1)  # every thread plays games of its own
     player, spec, name = _player(who, game)
     others = {n: _player(n, spec.name)[0] for n in (against or spec.bots)}
     results = {

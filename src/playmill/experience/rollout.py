@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
 from playmill.games import GameSpec
-from playmill.pools import Outcome, Turns
 
 
 @dataclass(frozen=True)
@@ -52,14 +51,9 @@ class Rollout:
     def games(self) -> int:
         return self.action.shape[1]
 
-    def turns(self, step: int) -> Turns:
-        """Where the pool writes the turns of a step: views, no copies."""
-        columns = (self.observation, self.legal, self.seat, self.role, self.driver)
-        return Turns(*(column[step].numpy() for column in columns))
-
-    def outcome(self, step: int) -> Outcome:
-        """Where the pool writes what the actions of a step brought about."""
-        return Outcome(self.rewards[step].numpy(), self.over[step].numpy())
+    def at(self, step: int, games: slice) -> Rollout:
+        """The columns of one step of some games, without the time axis: views, written in place."""
+        return Rollout(*(getattr(self, f.name)[step, games] for f in fields(self)))
 
     def flat(self, column: Tensor) -> Tensor:
         """A column as rows [T * N, ...]."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,13 +23,16 @@ _SURFACED = 16
 
 Z95 = 1.959964
 
+Tally = tuple[float, int]
+"""A sum and how many were added up."""
+
 
 @dataclass(frozen=True)
 class Tables:
     """The results of G games with S seats."""
 
     totals: npt.NDArray[np.float64]  # [G, S] rewards of each seat over the whole game
-    stats: dict[int, dict[str, float]]  # entrant -> the game's named statistics, means
+    stats: dict[int, dict[str, Tally]]  # entrant -> the game's named statistics
     turns: int
 
 
@@ -61,8 +65,26 @@ def play_tables(
     sample: bool = False,
 ) -> Tables:
     """Plays game g on deal seeds[g] with entrant seats[g, s] in seat s, each game once."""
+    parts = np.array_split(np.arange(len(seats)), min(threads, len(seats)))
+
+    def play(part: npt.NDArray[np.int64]) -> Tables:
+        return _play_part(spec, entrants, seats[part], seeds[part], sample)
+
+    if len(parts) == 1:
+        return play(parts[0])
+    with ThreadPoolExecutor(len(parts)) as together:
+        return _join(list(together.map(play, parts)))
+
+
+def _play_part(
+    spec: GameSpec,
+    entrants: Sequence[Player],
+    seats: npt.NDArray[np.int64],
+    seeds: npt.NDArray[np.uint64],
+    sample: bool,
+) -> Tables:
     games = len(seats)
-    pool = NativePool(spec, games, threads=threads, stagger=False)
+    pool = NativePool(spec, games, stagger=False)
     policies, drivers = _drivers(spec, entrants)
     table = drivers[seats]
     silent = (table >= FIRST_BOT).all(axis=1)
@@ -70,7 +92,7 @@ def play_tables(
     pool.set_drivers(table)
     pool.reset(seeds)
     pool.clear_stats()
-    answers = _Answers(spec, pool, policies, threads, sample)
+    answers = _Answers(spec, pool, policies, sample)
     totals = np.zeros((games, spec.seats))
     done = np.zeros(games, bool)
     turns = 0
@@ -80,6 +102,18 @@ def play_tables(
         done |= outcome.over.astype(bool)
         turns += 1
     return Tables(totals, _stats_by_entrant(pool, drivers), turns * games)
+
+
+def _join(parts: Sequence[Tables]) -> Tables:
+    """Tables played side by side, as one."""
+    stats: dict[int, dict[str, Tally]] = {}
+    for part in parts:
+        for entrant, cells in part.stats.items():
+            mine = stats.setdefault(entrant, {})
+            for name, (total, count) in cells.items():
+                before = mine.get(name, (0.0, 0))
+                mine[name] = (before[0] + total, before[1] + count)
+    return Tables(np.concatenate([p.totals for p in parts]), stats, sum(p.turns for p in parts))
 
 
 def evaluate(
@@ -107,7 +141,7 @@ def evaluate(
     mine = np.tile(order, deals)
     shares = win_shares(tables.totals)[np.arange(len(mine)), mine].reshape(deals, spec.seats)
     low, high = interval(shares.mean(axis=1))
-    stats, others = tables.stats.get(0, {}), tables.stats.get(1, {})
+    stats, others = ({n: s / c for n, (s, c) in tables.stats[e].items()} for e in (0, 1))
     made = {c: stats[k] for c in range(1, 21) if (k := f"bid_made_r{c}") in stats}
     return Evaluation(
         win_share=float(shares.mean()),
@@ -143,11 +177,9 @@ def interval(values: npt.NDArray[np.float64]) -> tuple[float, float]:
 class _Answers:
     """Answers the turns of a pool for several policies and surfaced bots."""
 
-    def __init__(
-        self, spec: GameSpec, pool: NativePool, policies: Sequence[Policy], threads: int, sample: bool
-    ) -> None:
+    def __init__(self, spec: GameSpec, pool: NativePool, policies: Sequence[Policy], sample: bool) -> None:
         self.pool, self.policies, self.sample = pool, policies, sample
-        self.kernels = _native.Kernels(threads)
+        self.kernels = _native.Kernels(1)
         self.logits = torch.zeros(pool.games, spec.actions)
         self.actions = np.zeros(pool.games, np.int32)
         self.logs = np.zeros(pool.games, np.float32)
@@ -185,14 +217,14 @@ def _drivers(spec: GameSpec, entrants: Sequence[Player]) -> tuple[list[Policy], 
     return policies, np.array(numbers, np.uint8)
 
 
-def _stats_by_entrant(pool: NativePool, drivers: npt.NDArray[np.uint8]) -> dict[int, dict[str, float]]:
-    out: dict[int, dict[str, float]] = {}
+def _stats_by_entrant(pool: NativePool, drivers: npt.NDArray[np.uint8]) -> dict[int, dict[str, Tally]]:
+    out: dict[int, dict[str, Tally]] = {}
     by_driver = pool.stats()
     for entrant, driver in enumerate(drivers.tolist()):
-        parts = [by_driver[d] for d in (driver, driver - FIRST_BOT + _SURFACED) if d in by_driver]
-        names = {name for part in parts for name in part}
-        out[entrant] = {}
-        for name in names:
-            cells = [part[name] for part in parts if name in part]
-            out[entrant][name] = sum(m * n for m, n in cells) / sum(n for _, n in cells)
+        mine: dict[str, Tally] = {}
+        for number in (driver, driver - FIRST_BOT + _SURFACED):
+            for name, (mean, count) in by_driver.get(number, {}).items():
+                before = mine.get(name, (0.0, 0))
+                mine[name] = (before[0] + mean * count, before[1] + count)
+        out[entrant] = mine
     return out

@@ -1,20 +1,22 @@
-"""Plays the pool's games with the policy and its opponents, into rollout columns."""
+"""Plays the games in flight with the policy and its opponents, into rollout columns."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from playmill import _native
 from playmill.experience import Rollout
 from playmill.games import GameSpec
-from playmill.policies import Policy, PolicyOutput
-from playmill.pools import FIRST_BOT, NativePool
+from playmill.policies import Policy
+from playmill.pools import FIRST_BOT, NativePool, Outcome, Turns
 from playmill.training.config import Opponents
+from playmill.training.shards import Shards
 
 
 class Stopwatch:
@@ -30,61 +32,92 @@ class Stopwatch:
             self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self._last
         self._last = now
 
+    def add(self, others: Sequence[Stopwatch]) -> None:
+        """Takes in what watches side by side have measured, as their mean."""
+        for other in others:
+            for phase, seconds in other.seconds.items():
+                self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds / len(others)
+        self.lap(None)
+
 
 class Collector:
-    """A pool, and columns that are filled again and again."""
+    """Games in flight, a pool for each shard, and columns that are filled again and again."""
 
-    def __init__(self, spec: GameSpec, games: int, steps: int, seed: int, threads: int) -> None:
-        self.pool = NativePool(spec, games, seed=seed, threads=threads)
+    def __init__(self, spec: GameSpec, games: int, steps: int, seed: int, shards: Shards) -> None:
         self.rollout = Rollout.empty(spec, steps, games)
-        self.kernels = _native.Kernels(threads)
-        self.seed = seed
+        self.shards = shards
+        self.parts = shards.slices(games)
+        seeds = np.random.SeedSequence(seed).generate_state(shards.count, np.uint64)
+        self.seeds = [int(s) for s in seeds]
+        self.pools = [
+            NativePool(spec, part.stop - part.start, seed=named)
+            for part, named in zip(self.parts, self.seeds, strict=True)
+        ]
+        self.kernels = _native.Kernels(1)
 
     def collect(
-        self,
-        forward: Callable[[torch.Tensor], PolicyOutput],
-        past: Sequence[Policy],
-        number: int,
-        watch: Stopwatch,
-        first: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        self, policy: Policy, past: Sequence[Policy], number: int, watch: Stopwatch, bfloat16: bool = False
     ) -> Rollout:
-        """Fills the rollout number `number`. `first` and `forward` are the policy's two halves when
-        the time of the first layer is to be told apart."""
-        rollout, pool = self.rollout, self.pool
-        watch.lap(None)
-        with torch.inference_mode():
-            for step in range(rollout.steps):
-                pool.turns(rollout.turns(step))
-                watch.lap("engine")
-                observation = rollout.observation[step]
-                if first is not None:
-                    observation = first(observation)
-                    watch.lap("expansion")
-                logits, value = forward(observation)
-                if past:
-                    self._answer_for_past(rollout, step, logits, past)
-                rollout.value[step] = value
-                self.kernels.sample(
-                    logits.numpy(),
-                    rollout.legal[step].numpy(),
-                    self.seed,
-                    number * rollout.steps + step,
-                    False,
-                    rollout.action[step].numpy(),
-                    rollout.log_probability[step].numpy(),
-                )
-                watch.lap("network")
-                pool.act(rollout.action[step].numpy(), rollout.outcome(step))
-                watch.lap("engine")
-        return rollout
+        """Fills the rollout number `number`, every shard its own games."""
+        watch.add(self.shards.map(lambda shard: self._play(shard, policy, past, number, bfloat16)))
+        return self.rollout
 
-    @staticmethod
-    def _answer_for_past(rollout: Rollout, step: int, logits: torch.Tensor, past: Sequence[Policy]) -> None:
-        driver = rollout.driver[step]
-        for i, policy in enumerate(past, start=1):
-            rows = (driver == i).nonzero().squeeze(1)
-            if len(rows):
-                logits[rows] = policy(rollout.observation[step][rows]).logits
+    def _play(
+        self, shard: int, policy: Policy, past: Sequence[Policy], number: int, bfloat16: bool
+    ) -> Stopwatch:
+        rollout, pool, part, seed = self.rollout, self.pools[shard], self.parts[shard], self.seeds[shard]
+        watch = Stopwatch()
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+            for step in range(rollout.steps):
+                rows = rollout.at(step, part)
+                asked = (rows.observation, rows.legal, rows.seat, rows.role, rows.driver)
+                turns = Turns(*(column.numpy() for column in asked))
+                pool.turns(turns)
+                watch.lap("engine")
+                first = policy.first(rows.observation)
+                watch.lap("expansion")
+                logits, value = policy.after_first(first)
+                answer_for_past(rows.observation, rows.driver, logits, past)
+                rows.value.copy_(value)
+                action = rows.action.numpy()
+                draw = number * rollout.steps + step
+                logs = rows.log_probability.numpy()
+                self.kernels.sample(logits.numpy(), turns.legal, seed, draw, False, action, logs)
+                watch.lap("network")
+                pool.act(action, Outcome(rows.rewards.numpy(), rows.over.numpy()))
+                watch.lap("engine")
+        return watch
+
+    def set_drivers(self, drivers: npt.NDArray[np.uint8]) -> None:
+        """Who answers for which seat, [games, seats]."""
+        for pool, part in zip(self.pools, self.parts, strict=True):
+            pool.set_drivers(drivers[part])
+
+    def learner_stats(self) -> dict[str, float]:
+        """Means of the game's named statistics where the learner sat, since the last call."""
+        sums: dict[str, tuple[float, int]] = {}
+        for pool in self.pools:
+            for name, (mean, n) in pool.stats().get(0, {}).items():
+                total, count = sums.get(name, (0.0, 0))
+                sums[name] = (total + mean * n, count + n)
+            pool.clear_stats()
+        return {name: total / count for name, (total, count) in sums.items()}
+
+    def snapshot(self) -> dict[str, bytes]:
+        """Everything in flight, as blobs by name."""
+        return {f"pool-{i}.bin": pool.snapshot() for i, pool in enumerate(self.pools)}
+
+    def restore(self, blobs: dict[str, bytes]) -> None:
+        for i, pool in enumerate(self.pools):
+            pool.restore(blobs[f"pool-{i}.bin"])
+
+
+def answer_for_past(observation: Tensor, driver: Tensor, logits: Tensor, past: Sequence[Policy]) -> None:
+    """Puts the logits of past policies where they are asked (driver 1 is the first of them)."""
+    for i, policy in enumerate(past, start=1):
+        rows = (driver == i).nonzero().squeeze(1)
+        if len(rows):
+            logits[rows] = policy(observation[rows]).logits
 
 
 def seating(spec: GameSpec, opponents: Opponents, games: int, past: int, seed: int) -> npt.NDArray[np.uint8]:

@@ -13,6 +13,7 @@ from playmill import _native
 from playmill.algorithms import PPO, Batch, Loss, Returns, fused_ppo_loss
 from playmill.experience import Rollout
 from playmill.policies import Policy, PolicyOutput
+from playmill.training.shards import Shards
 
 LOSS_TERMS = ("policy", "value", "entropy", "kl", "magnet", "clip_share")
 
@@ -32,16 +33,18 @@ def scheduled(cfg: PPO, progress: float) -> tuple[float, float]:
 class Learner:
     """A policy, its optimiser, and the average or magnet policy that holds it back."""
 
-    def __init__(self, policy: Policy, cfg: PPO, seed: int, bfloat16: bool) -> None:
+    def __init__(self, policy: Policy, cfg: PPO, seed: int, bfloat16: bool, shards: Shards) -> None:
         self.policy = policy
         self.cfg = cfg
         self.seed = seed
         self.bfloat16 = bfloat16
+        self.shards = shards
+        self.parameters = list(policy.parameters())
         self.optimiser = torch.optim.Adam(policy.parameters(), lr=cfg.lr, eps=1e-5, fused=True)
         self.magnet: dict[str, Tensor] | None = None
         if cfg.regulariser != "none":
             self.magnet = {name: p.detach().clone() for name, p in policy.named_parameters()}
-        self.kernels = _native.Kernels(torch.get_num_threads())
+        self.kernels = _native.Kernels(1)
         self.skipped = 0
         """Gradient steps left out because something was not a finite number."""
         self.restored = 0
@@ -57,8 +60,8 @@ class Learner:
         steps = passes = 0
         for epoch in range(self.cfg.epochs):
             kl_before, steps_before = float(sums[3]), steps
-            for batch in self._minibatches(rollout, returns, number, epoch):
-                terms = self._step(batch, entropy_weight)
+            for rows, advantage in self._minibatches(rollout, returns, number, epoch):
+                terms = self._step(rollout, returns, rows, advantage, entropy_weight)
                 if terms is None:
                     self.skipped += 1
                     continue
@@ -107,7 +110,10 @@ class Learner:
                 if self.magnet is not None:
                     self.magnet[name].copy_(state[f"magnet/{name}"])
 
-    def _minibatches(self, rollout: Rollout, returns: Returns, number: int, epoch: int) -> Iterator[Batch]:
+    def _minibatches(
+        self, rollout: Rollout, returns: Returns, number: int, epoch: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Row numbers and advantages of each minibatch."""
         rows = returns.usable.flatten().nonzero().squeeze(1)
         # The order of the rows is a function of seed, update and epoch: nothing to save, nothing to lose.
         named = np.random.SeedSequence((self.seed, number, epoch)).generate_state(1)
@@ -120,31 +126,61 @@ class Learner:
             advantage = returns.advantage.flatten()[part]
             if self.cfg.normalise:
                 advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
-            yield Batch(
-                observation=rollout.flat(rollout.observation)[part],
-                legal=rollout.flat(rollout.legal)[part],
-                action=rollout.flat(rollout.action)[part].long(),
-                log_probability=rollout.flat(rollout.log_probability)[part],
-                advantage=advantage,
-                target=returns.target.flatten()[part],
-            )
+            yield part, advantage
 
-    def _step(self, batch: Batch, entropy_weight: float) -> Tensor | None:
+    def _step(
+        self, rollout: Rollout, returns: Returns, rows: Tensor, advantage: Tensor, entropy_weight: float
+    ) -> Tensor | None:
         """One gradient step; None if it was left out because it was not finite."""
-        self.optimiser.zero_grad(set_to_none=True)
-        terms = torch.zeros(len(LOSS_TERMS))
-        rows = len(batch.action)
-        for part in zip(*(column.tensor_split(self.cfg.accumulate) for column in batch), strict=True):
-            piece = Batch(*part)
-            share = len(piece.action) / rows
-            loss = self._loss(piece, entropy_weight)
-            (loss.total * share).backward()  # type: ignore[no-untyped-call]
-            terms += share * torch.stack([getattr(loss, term) for term in LOSS_TERMS])
-        norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.cfg.max_grad_norm)
+        slices = self.shards.slices(len(rows))
+
+        def share(shard: int) -> tuple[list[Tensor], Tensor] | None:
+            mine = slices[shard]
+            if mine.start == mine.stop:
+                return None
+            return self._gradient(rollout, returns, rows[mine], advantage[mine], entropy_weight, len(rows))
+
+        found = [part for part in self.shards.map(share) if part is not None]
+        terms = torch.stack([part[1] for part in found]).sum(0)
+        for i, parameter in enumerate(self.parameters):
+            gradient = found[0][0][i]
+            for part in found[1:]:
+                gradient.add_(part[0][i])
+            parameter.grad = gradient
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.cfg.max_grad_norm)
         if not (bool(norm.isfinite()) and bool(terms.isfinite().all())):
             return None
         self.optimiser.step()
         return terms
+
+    def _gradient(
+        self,
+        rollout: Rollout,
+        returns: Returns,
+        rows: Tensor,
+        advantage: Tensor,
+        entropy_weight: float,
+        whole: int,
+    ) -> tuple[list[Tensor], Tensor]:
+        """What some rows of a minibatch of `whole` add to its gradient and its terms."""
+        sums: list[Tensor] = []
+        terms = torch.zeros(len(LOSS_TERMS))
+        parts = min(self.cfg.accumulate, len(rows))
+        for index, gained in zip(rows.tensor_split(parts), advantage.tensor_split(parts), strict=True):
+            batch = Batch(
+                observation=rollout.flat(rollout.observation)[index],
+                legal=rollout.flat(rollout.legal)[index],
+                action=rollout.flat(rollout.action)[index].long(),
+                log_probability=rollout.flat(rollout.log_probability)[index],
+                advantage=gained,
+                target=returns.target.flatten()[index],
+            )
+            share = len(index) / whole
+            loss = self._loss(batch, entropy_weight)
+            gradients = torch.autograd.grad(loss.total * share, self.parameters)
+            sums = list(gradients) if not sums else [a.add_(b) for a, b in zip(sums, gradients, strict=True)]
+            terms += share * torch.stack([getattr(loss, term) for term in LOSS_TERMS])
+        return sums, terms
 
     def _loss(self, batch: Batch, entropy_weight: float) -> Loss:
         magnet_logits: Tensor | None = None

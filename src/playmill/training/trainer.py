@@ -25,6 +25,7 @@ from playmill.training.judge import Judge
 from playmill.training.learner import Learner
 from playmill.training.precision import faster_in_bfloat16
 from playmill.training.runs import RunFolder
+from playmill.training.shards import Shards
 from playmill.training.status import Status
 
 
@@ -42,7 +43,7 @@ class Trainer:
         config = run.config
         self.run_folder, self.config, self.listener = run, config, listener
         self.spec = config.spec
-        torch.set_num_threads(config.threads)
+        self.shards = Shards(config.threads)
         self.updates = self.turns = self.games_played = 0
         self.seconds = 0.0
         self.past: list[Policy] = []
@@ -58,8 +59,8 @@ class Trainer:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
             policy = Policy(self.spec, config.network)
-        self.learner = Learner(policy, config.ppo, config.seed, self.bfloat16)
-        self.collector = Collector(self.spec, config.games, config.steps, config.seed, config.threads)
+        self.learner = Learner(policy, config.ppo, config.seed, self.bfloat16, self.shards)
+        self.collector = Collector(self.spec, config.games, config.steps, config.seed, self.shards)
         self.judge = Judge(config, self.spec, policy)
         if latest is not None:
             self._load(latest)
@@ -95,6 +96,7 @@ class Trainer:
             self._save(must=True)
         self.writer.close()
         self.metrics.close()
+        self.shards.close()
         return reason
 
     # One update
@@ -103,9 +105,7 @@ class Trainer:
         self._seat_opponents()
         watch.seconds.clear()
         started = time.perf_counter()
-        rollout = self.collector.collect(
-            self._after_first, self.past, self.updates, watch, first=self.policy.first
-        )
+        rollout = self.collector.collect(self.policy, self.past, self.updates, watch, self.bfloat16)
         returns = seat_returns(rollout, self.config.ppo.gamma, self.config.ppo.lam, self.collector.kernels)
         watch.lap("returns")
         skipped, restored = self.learner.skipped, self.learner.restored
@@ -123,10 +123,6 @@ class Trainer:
             self.listener.note(f"update {self.updates}: {count} gradient steps were not finite and left out")
         self._report(losses, watch.seconds, elapsed, ended)
 
-    def _after_first(self, first: torch.Tensor) -> Any:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.bfloat16):
-            return self.policy.after_first(first)
-
     def _seat_opponents(self) -> None:
         """Takes the policy into the past now and then, and seats the opponents anew."""
         opponents = self.config.opponents
@@ -141,7 +137,7 @@ class Trainer:
         self.seated = version
         seed = int(np.random.SeedSequence((self.config.seed, version)).generate_state(1)[0])
         games = self.config.games
-        self.collector.pool.set_drivers(seating(self.spec, opponents, games, len(self.past), seed))
+        self.collector.set_drivers(seating(self.spec, opponents, games, len(self.past), seed))
 
     def _report(self, losses: dict[str, float], phases: dict[str, float], elapsed: float, ended: int) -> None:
         turns = self.config.games * self.config.steps
@@ -169,9 +165,7 @@ class Trainer:
             "guard/skipped": float(self.learner.skipped),
             "guard/restored": float(self.learner.restored),
         }
-        own = self.collector.pool.stats().get(0, {})
-        values |= {f"self/{name}": mean for name, (mean, _) in own.items()}
-        self.collector.pool.clear_stats()
+        values |= {f"self/{name}": mean for name, mean in self.collector.learner_stats().items()}
         self.metrics.write(self.turns, values)
 
     # Budget
@@ -241,7 +235,7 @@ class Trainer:
             "restored": self.learner.restored,
             "judge": self.judge.state(),
         }
-        blobs = {"pool.bin": self.collector.pool.snapshot()}
+        blobs = self.collector.snapshot()
         self.writer.submit(self.turns, tensors, meta, blobs, must=must, best_score=best_score)
 
     def _load(self, path: Path) -> None:
@@ -266,7 +260,7 @@ class Trainer:
             policy = Policy(self.spec, self.config.network).requires_grad_(False)
             load_weights(policy, weights, path)
             self.past.append(policy)
-        self.collector.pool.restore(checkpoint.blobs["pool.bin"])
+        self.collector.restore(checkpoint.blobs)
         self.judge.load_state(meta["judge"])
         self.store.drop_after(self.turns)
         self._checkpoint = path.name
