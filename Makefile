@@ -1,13 +1,16 @@
-# The two commands are `make train` and `make test`; everything they need is set up first.
+# The two commands are `make train` and `make test`; whatever they need is set up first.
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RECIPE ?= skull_king/quick
-SOURCES := $(shell find native src/playmill -name '*.hpp' -o -name '*.cpp') CMakeLists.txt pyproject.toml
+ARGS ?=
 CPP := $(shell find native -name '*.hpp' -o -name '*.cpp')
+CMAKE := $(BIN)/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DPLAYMILL_TESTS=ON
+STUB := $(BIN)/python -c 'import pathlib, playmill._native as n; print(pathlib.Path(n.__file__).with_name("_native.pyi"))'
+BENCHES := pool train learn-tiny learn-skull-king resume signature
 
-.PHONY: train test setup lint format types imports native-test cuda-check python-test sanitize bench docs stub golden fuzz clean
+.PHONY: train test setup lint format native-test cuda-check python-test sanitize bench docs stub golden fuzz clean
 
 train: $(VENV)/.train
 	$(BIN)/playmill train $(RECIPE) $(ARGS)
@@ -16,53 +19,68 @@ test: lint native-test cuda-check python-test
 
 setup: $(VENV)/.dev
 
-$(VENV)/.pip: constraints.txt
+$(VENV)/.tools: constraints.txt
+	.ci/packages $(PYTHON)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -c constraints.txt "scikit-build-core>=0.11" "nanobind>=2.7" "cmake>=3.25" "ninja>=1.11"
 	touch $@
 
-$(VENV)/.train: $(VENV)/.pip $(SOURCES)
-	flock $(VENV)/.pip $(BIN)/pip install -q -c constraints.txt --no-build-isolation -e ".[report]"
+$(VENV)/.train: $(VENV)/.tools $(CPP) CMakeLists.txt pyproject.toml
+	flock $(VENV)/.tools $(BIN)/pip install -q -c constraints.txt --no-build-isolation -e ".[report]"
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.pip $(SOURCES)
-	flock $(VENV)/.pip $(BIN)/pip install -q -c constraints.txt --no-build-isolation -e ".[dev]"
+$(VENV)/.dev: $(VENV)/.tools $(CPP) CMakeLists.txt pyproject.toml
+	flock $(VENV)/.tools $(BIN)/pip install -q -c constraints.txt --no-build-isolation -e ".[dev]"
 	touch $@ $(VENV)/.train
 
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
-	cmp src/playmill/_native.pyi $$($(BIN)/python -c 'import pathlib, playmill._native as n; print(pathlib.Path(n.__file__).parent / "_native.pyi")') || (echo 'the stub is stale: make stub' && false)
+	cmp src/playmill/_native.pyi $$($(STUB)) || { echo "the stub is stale: make stub"; exit 1; }
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: setup
-	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CPP)
 
 native-test: setup
-	$(BIN)/cmake -S . -B build/native -G Ninja -DPLAYMILL_TESTS=ON -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja
+	$(CMAKE) -B build/native
 	$(BIN)/cmake --build build/native
 	$(BIN)/ctest --test-dir build/native --output-on-failure
 
 sanitize: setup
-	$(BIN)/cmake -S . -B build/sanitize -G Ninja -DPLAYMILL_TESTS=ON -DPLAYMILL_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja
+	$(CMAKE) -B build/sanitize -DPLAYMILL_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo
 	$(BIN)/cmake --build build/sanitize
 	$(BIN)/ctest --test-dir build/sanitize --output-on-failure
 
 cuda-check:
-	@if command -v nvcc >/dev/null; then mkdir -p build && nvcc -std=c++20 --expt-relaxed-constexpr -arch=sm_90 -Inative -c native/tests/cuda_compile.cu -o build/cuda_compile.o && echo "every game compiles as CUDA device code"; else echo "no nvcc here: the CUDA compile check is left out"; fi
+	@if command -v nvcc >/dev/null; then \
+	  mkdir -p build && \
+	  nvcc -std=c++20 --expt-relaxed-constexpr -arch=sm_90 -Inative -c native/tests/cuda_compile.cu -o build/cuda_compile.o && \
+	  echo "every game compiles as CUDA device code"; \
+	else echo "no nvcc here: the CUDA compile check is left out"; fi
 
 python-test: setup
 	$(BIN)/pytest -q
 
 bench: setup
 	$(BIN)/pip install -q -c constraints.txt --no-build-isolation -e ".[dev,bench]"
-	for name in pool train learn-tiny learn-skull-king resume; do $(BIN)/playmill bench $$name --json; done
+	for name in $(BENCHES); do $(BIN)/playmill bench $$name --save || exit 1; done
+
+docs: setup
+	$(BIN)/pytest -q tests/unit/test_docs.py tests/unit/test_contributing.py tests/unit/test_examples.py
 
 stub: setup
-	cp $$($(BIN)/python -c 'import pathlib, playmill._native as n; print(pathlib.Path(n.__file__).parent / "_native.pyi")') src/playmill/_native.pyi
+	cp $$($(STUB)) src/playmill/_native.pyi
+
+golden: setup
+	$(BIN)/python -m tests.golden.transcript
+
+fuzz: setup
+	$(BIN)/python -m tests.skull_king.fuzz --games 20000
 
 clean:
 	rm -rf build $(VENV)

@@ -268,12 +268,14 @@ NB_MODULE(_native, m) {
   });
   m.def("facts", &facts_of, "name"_a, "options"_a);
 
+  // Arrays that are written into are never converted: what was written would be lost in a copy.
   nb::class_<PoolHandle>(m, "Pool")
       .def(nb::init<const std::string&, const OptionValues&, std::size_t, std::uint64_t, int>(), "name"_a, "options"_a,
            "games"_a, "seed"_a, "threads"_a)
-      .def("turns", &PoolHandle::turns, "observation"_a, "legal"_a, "seat"_a, "role"_a, "driver"_a)
-      .def("act", &PoolHandle::act, "actions"_a, "rewards"_a, "over"_a)
-      .def("bot_actions", &PoolHandle::bot_actions, "kinds"_a, "actions"_a)
+      .def("turns", &PoolHandle::turns, "observation"_a.noconvert(), "legal"_a.noconvert(), "seat"_a.noconvert(),
+           "role"_a.noconvert(), "driver"_a.noconvert())
+      .def("act", &PoolHandle::act, "actions"_a, "rewards"_a.noconvert(), "over"_a.noconvert())
+      .def("bot_actions", &PoolHandle::bot_actions, "kinds"_a, "actions"_a.noconvert())
       .def("reset", &PoolHandle::reset, "stagger"_a)
       .def("reset_to", &PoolHandle::reset_to, "seeds"_a)
       .def("set_drivers", &PoolHandle::set_drivers, "drivers"_a)
@@ -320,7 +322,7 @@ NB_MODULE(_native, m) {
             nb::gil_scoped_release release;
             e.expand(rows.data(), rows.shape(0), out.data());
           },
-          "rows"_a, "out"_a)
+          "rows"_a, "out"_a.noconvert())
       .def(
           "forward",
           [](Expander& e, Bytes2 rows, Floats2 weight, Floats1 bias, Floats2 out) {
@@ -332,7 +334,7 @@ NB_MODULE(_native, m) {
             nb::gil_scoped_release release;
             e.forward(rows.data(), rows.shape(0), weight.data(), bias.data(), static_cast<int>(width), out.data());
           },
-          "rows"_a, "weight"_a, "bias"_a, "out"_a)
+          "rows"_a, "weight"_a, "bias"_a, "out"_a.noconvert())
       .def(
           "backward",
           [](Expander& e, Bytes2 rows, Floats2 upstream, Floats2 gradient) {
@@ -342,14 +344,14 @@ NB_MODULE(_native, m) {
             nb::gil_scoped_release release;
             e.backward(rows.data(), rows.shape(0), upstream.data(), static_cast<int>(width), gradient.data());
           },
-          "rows"_a, "upstream"_a, "gradient"_a);
+          "rows"_a, "upstream"_a, "gradient"_a.noconvert());
 
   nb::class_<KernelsHandle>(m, "Kernels")
       .def(nb::init<int>(), "threads"_a)
-      .def("sample", &KernelsHandle::sample, "logits"_a, "legal"_a, "seed"_a, "step"_a, "greedy"_a, "action"_a,
-           "log_probability"_a)
+      .def("sample", &KernelsHandle::sample, "logits"_a, "legal"_a, "seed"_a, "step"_a, "greedy"_a,
+           "action"_a.noconvert(), "log_probability"_a.noconvert())
       .def("policy_loss", &KernelsHandle::loss, "logits"_a, "legal"_a, "action"_a, "log_probability"_a, "advantage"_a,
-           "magnet"_a, "clip"_a, "entropy_weight"_a, "magnet_weight"_a, "gradient"_a)
+           "magnet"_a, "clip"_a, "entropy_weight"_a, "magnet_weight"_a, "gradient"_a.noconvert())
       .def("returns", &KernelsHandle::returns, "reward"_a, "over"_a, "seat"_a, "value"_a, "gamma"_a, "lambda_"_a,
-           "advantage"_a, "usable"_a);
+           "advantage"_a.noconvert(), "usable"_a.noconvert());
 }

@@ -468,6 +468,23 @@ void seeds_name_games() {
   }
 }
 
+// In a relay turns 0 and 2 leave the same choice; random play is not bound to repeat itself.
+void every_turn_has_draws_of_its_own() {
+  constexpr std::size_t kGames = 400;
+  std::vector<std::uint64_t> seeds(kGames);
+  std::iota(seeds.begin(), seeds.end(), 1);
+  Table<Relay> table(kGames);
+  table.pool.reset(seeds.data(), false);
+  std::vector<std::int32_t> first;
+  for (int turn = 0; turn < 3; ++turn) {
+    table.play();
+    if (turn == 0) first = table.actions;
+  }
+  int same = 0;
+  for (std::size_t i = 0; i < kGames; ++i) same += first[i] == table.actions[i];
+  CHECK(same > 140 && same < 260);
+}
+
 template <Game G>
 void every_pool(int steps) {
   the_number_of_threads_changes_no_bit<G>(steps);
@@ -496,5 +513,6 @@ int main() {
   staggered_starts_mix_the_phases();
   tallies_count_by_driver();
   of_named_seeds_only_the_first_games_count();
+  every_turn_has_draws_of_its_own();
   return 0;
 }

@@ -64,7 +64,7 @@ def test_arrays_have_the_shapes_and_types_of_the_spec(game, options):
     assert outcome.over.shape == (7,)
     assert outcome.over.dtype == np.uint8
     assert spec.legal_bytes * 8 >= spec.actions
-    assert pool.size_bytes > 7 * spec.state_bytes
+    assert pool.memory > 7 * spec.state_bytes
 
 
 @every_case

@@ -94,6 +94,8 @@ class NativePool:
         if not np.issubdtype(given.dtype, np.integer):
             raise TypeError(f"actions must be integers, got {given.dtype}")
         result = self._outcome if out is None else out
+        if given.dtype != np.int32:  # what does not fit is illegal, and must not wrap round to what is not
+            given = np.clip(given.astype(np.int64), -1, np.iinfo(np.int32).max)
         self._native.act(np.ascontiguousarray(given, np.int32), *result)
         return result
 
@@ -114,7 +116,13 @@ class NativePool:
 
     def set_drivers(self, drivers: npt.ArrayLike) -> None:
         """Who answers for which seat, [N, S]: policies below FIRST_BOT, bots from there on."""
-        self._native.set_drivers(np.ascontiguousarray(drivers, np.uint8))
+        given = np.asarray(drivers)
+        if not np.issubdtype(given.dtype, np.integer):
+            raise TypeError(f"drivers must be integers, got {given.dtype}")
+        wrong = np.argwhere((given < 0) | (given > 255))
+        if len(wrong):
+            raise ValueError(f"row {wrong[0][0]}: no driver number {given[tuple(wrong[0])]}")
+        self._native.set_drivers(np.ascontiguousarray(given, np.uint8))
 
     def stats(self) -> dict[int, dict[str, tuple[float, int]]]:
         """The game's named statistics by driver: mean and count since the last `clear_stats`."""

@@ -60,7 +60,7 @@ class Learner:
         steps = passes = 0
         for epoch in range(self.cfg.epochs):
             kl_before, steps_before = float(sums[3]), steps
-            for rows, advantage in self._minibatches(rollout, returns, number, epoch):
+            for rows, advantage in self._minibatches(returns, number, epoch):
                 terms = self._step(rollout, returns, rows, advantage, entropy_weight)
                 if terms is None:
                     self.skipped += 1
@@ -110,9 +110,7 @@ class Learner:
                 if self.magnet is not None:
                     self.magnet[name].copy_(state[f"magnet/{name}"])
 
-    def _minibatches(
-        self, rollout: Rollout, returns: Returns, number: int, epoch: int
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    def _minibatches(self, returns: Returns, number: int, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Row numbers and advantages of each minibatch."""
         rows = returns.usable.flatten().nonzero().squeeze(1)
         # The order of the rows is a function of seed, update and epoch: nothing to save, nothing to lose.

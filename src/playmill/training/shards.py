@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import TypeVar
 
 import torch
@@ -33,7 +34,7 @@ class Shards:
     def slices(self, rows: int) -> list[slice]:
         """The share of each shard in `rows` rows."""
         edges = [rows * i // self.count for i in range(self.count + 1)]
-        return [slice(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+        return [slice(a, b) for a, b in pairwise(edges)]
 
     def close(self) -> None:
         if self._threads is not None:
