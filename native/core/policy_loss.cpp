@@ -9,36 +9,32 @@ namespace playmill {
 
 namespace {
 
-// logs[a] = log-probability and chance[a] = probability over the legal actions; returns nothing
-// for the others but zeros in `chance` and in `logs`.
+// logs[a] = log-probability and chance[a] = probability of the legal actions, both zero elsewhere;
+// rows of padded(actions).
 PM_CLONES void masked_softmax(const float* logits, const std::uint8_t* legal, int actions, float* logs, float* chance) {
-  const float largest = mask_logits(logits, legal, actions, logs);
-  for (int a = 0; a < actions; ++a) chance[a] = logs[a] == kNever ? 0.0f : exp_negative(logs[a] - largest);
-  float total = 0.0f;
-  for (int a = 0; a < actions; ++a) total += chance[a];
+  const int width = padded(actions);
+  mask_logits(logits, legal, actions, logs);
+  const float largest = largest_of(logs, width);
+  for (int a = 0; a < width; ++a) chance[a] = logs[a] == kNever ? 0.0f : exp_negative(logs[a] - largest);
+  const float total = sum_of(chance, width);
   const float shift = largest + std::log(total);
   const float share = 1.0f / total;
-  for (int a = 0; a < actions; ++a) {
+  for (int a = 0; a < width; ++a) {
     logs[a] = logs[a] == kNever ? 0.0f : logs[a] - shift;
     chance[a] *= share;
   }
 }
 
-PM_CLONES float dot(const float* a, const float* b, int n) {
-  float sum = 0.0f;
-  for (int i = 0; i < n; ++i) sum += a[i] * b[i];
-  return sum;
-}
+PM_CLONES float product(const float* a, const float* b, int width) { return dot(a, b, width); }
 
 // gradient = scale * (entropy_weight * p (log p + H) - pull * p), the action's own term apart.
 PM_CLONES void descend(const float* chance, const float* logs, int actions, float entropy, float entropy_weight,
                        float pull, float scale, float* gradient) {
-  for (int a = 0; a < actions; ++a)
-    gradient[a] = scale * chance[a] * (entropy_weight * (logs[a] + entropy) - pull);
+  for (int a = 0; a < actions; ++a) gradient[a] = scale * chance[a] * (entropy_weight * (logs[a] + entropy) - pull);
 }
 
-PM_CLONES void descend_to_magnet(const float* chance, const float* logs, const float* other, int actions, float distance,
-                                 float scale, float* gradient) {
+PM_CLONES void descend_to_magnet(const float* chance, const float* logs, const float* other, int actions,
+                                 float distance, float scale, float* gradient) {
   for (int a = 0; a < actions; ++a) gradient[a] += scale * chance[a] * ((logs[a] - other[a]) - distance);
 }
 
@@ -49,14 +45,16 @@ PolicyLossTerms policy_loss(Workers& workers, const PolicyLossInput& in, float* 
   const float scale = 1.0f / static_cast<float>(in.rows);
   std::vector<PolicyLossTerms> parts(static_cast<std::size_t>(workers.threads()));
   workers.run(in.rows, [&](std::size_t begin, std::size_t end, int thread) {
-    std::vector<float> logs(width), chance(width), other(width), unused(width);
+    const int lanes = padded(in.actions);
+    const auto size = static_cast<std::size_t>(lanes);
+    std::vector<float> logs(size), chance(size), other(size), unused(size);
     PolicyLossTerms sum;
     for (std::size_t i = begin; i < end; ++i) {
       const std::uint8_t* legal = in.legal + i * static_cast<std::size_t>(in.legal_bytes);
       float* out = gradient + i * width;
       masked_softmax(in.logits + i * width, legal, in.actions, logs.data(), chance.data());
       const auto action = static_cast<std::size_t>(in.action[i]);
-      const float entropy = -dot(chance.data(), logs.data(), in.actions);
+      const float entropy = -product(chance.data(), logs.data(), lanes);
       const float log_ratio = logs[action] - in.log_probability[i];
       const float ratio = std::exp(log_ratio);
       const float low = 1.0f - in.clip;
@@ -73,8 +71,7 @@ PolicyLossTerms policy_loss(Workers& workers, const PolicyLossInput& in, float* 
       sum.clip_share += clipped != ratio;
       if (in.magnet != nullptr) {
         masked_softmax(in.magnet + i * width, legal, in.actions, other.data(), unused.data());
-        const float distance =
-            dot(chance.data(), logs.data(), in.actions) - dot(chance.data(), other.data(), in.actions);
+        const float distance = product(chance.data(), logs.data(), lanes) - product(chance.data(), other.data(), lanes);
         descend_to_magnet(chance.data(), logs.data(), other.data(), in.actions, distance, scale * in.magnet_weight,
                           out);
         sum.magnet += static_cast<double>(distance);
