@@ -139,9 +139,11 @@ class _Mallinfo(ctypes.Structure):
     _fields_ = [(name, ctypes.c_size_t) for name in _names.split()]
 
 
+_libc = ctypes.CDLL(None)
+_libc.mallinfo2.restype = _Mallinfo
+
+
 def _in_use() -> int:
     """Bytes the C library has handed out, small blocks and mapped ones."""
-    libc = ctypes.CDLL(None)
-    libc.mallinfo2.restype = _Mallinfo
-    info = libc.mallinfo2()
+    info = _libc.mallinfo2()
     return int(info.uordblks + info.hblkhd)

@@ -2,6 +2,7 @@
 // Every game waits for exactly one turn at a time; ended games restart in place.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
@@ -115,10 +116,10 @@ class Pool final : public AnyPool {
 
   void bot_actions(const std::uint8_t* kinds, std::int32_t* actions) override {
     if (!asked_) throw OutOfTurn("bot_actions() before turns(): ask for the waiting turns first");
-    for (std::size_t i = 0; i < slots_.size(); ++i)
-      if (kinds[i] >= std::size(G::kBots))
-        throw std::invalid_argument("row " + std::to_string(i) + ": there is no bot number " +
-                                    std::to_string(kinds[i]));
+    const std::uint8_t* worst = std::max_element(kinds, kinds + slots_.size());
+    if (*worst >= std::size(G::kBots))
+      throw std::invalid_argument("row " + std::to_string(worst - kinds) + ": there is no bot number " +
+                                  std::to_string(*worst));
     workers_.run(slots_.size(), [&](std::size_t begin, std::size_t end, int) {
       for (std::size_t i = begin; i < end; ++i) actions[i] = scripted(slots_[i], kinds[i], legal_[i]);
     });

@@ -91,7 +91,7 @@ class NativePool:
         given = np.asarray(actions)
         if given.shape != (self.games,):
             raise ValueError(f"actions must have shape ({self.games},), one a game; got {given.shape}")
-        if not np.issubdtype(given.dtype, np.integer):
+        if given.dtype.kind not in "iu":
             raise TypeError(f"actions must be integers, got {given.dtype}")
         result = self._outcome if out is None else out
         if given.dtype != np.int32:  # what does not fit is illegal, and must not wrap round to what is not
