@@ -43,8 +43,8 @@ PM_CLONES void descend_to_magnet(const float* chance, const float* logs, const f
 PolicyLossTerms policy_loss(Workers& workers, const PolicyLossInput& in, float* gradient) {
   const auto width = static_cast<std::size_t>(in.actions);
   const float scale = 1.0f / static_cast<float>(in.rows);
-  std::vector<PolicyLossTerms> parts(static_cast<std::size_t>(workers.threads()));
-  workers.run(in.rows, [&](std::size_t begin, std::size_t end, int thread) {
+  std::vector<PolicyLossTerms> parts(static_cast<std::size_t>(workers.slices()));
+  workers.run(in.rows, [&](std::size_t begin, std::size_t end, int slice) {
     const int lanes = padded(in.actions);
     const auto size = static_cast<std::size_t>(lanes);
     std::vector<float> logs(size), chance(size), other(size), unused(size);
@@ -77,7 +77,7 @@ PolicyLossTerms policy_loss(Workers& workers, const PolicyLossInput& in, float* 
         sum.magnet += static_cast<double>(distance);
       }
     }
-    parts[static_cast<std::size_t>(thread)] = sum;
+    parts[static_cast<std::size_t>(slice)] = sum;
   });
   PolicyLossTerms mean;
   const double share = 1.0 / static_cast<double>(in.rows);

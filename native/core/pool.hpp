@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
@@ -69,7 +70,7 @@ class Pool final : public AnyPool {
         slots_(games),
         legal_(games),
         drivers_(games * static_cast<std::size_t>(seats_), 0),
-        tallies_(static_cast<std::size_t>(workers_.threads()) * kDrivers * kStatCount) {
+        tallies_(static_cast<std::size_t>(workers_.slices()) * kDrivers * kStatCount) {
     // Padding too: the snapshots of equal pools are equal byte for byte.
     std::memset(static_cast<void*>(slots_.data()), 0, slots_.size() * sizeof(Slot));
   }
@@ -103,11 +104,11 @@ class Pool final : public AnyPool {
     if (!asked_) throw OutOfTurn("act() before turns(): ask for the waiting turns first, then answer them");
     check_legal(actions);
     asked_ = false;
-    workers_.run(slots_.size(), [&](std::size_t begin, std::size_t end, int thread) {
+    workers_.run(slots_.size(), [&](std::size_t begin, std::size_t end, int slice) {
       for (std::size_t i = begin; i < end; ++i) {
-        Report report = make_report(i, thread);
+        Report report = make_report(i, slice);
         apply(slots_[i], actions[i], report);
-        over[i] = static_cast<std::uint8_t>(settle(i, thread, report));
+        over[i] = static_cast<std::uint8_t>(settle(i, slice, report));
         std::memcpy(rewards + i * static_cast<std::size_t>(seats_), report.reward,
                     static_cast<std::size_t>(seats_) * sizeof(float));
       }
@@ -128,7 +129,7 @@ class Pool final : public AnyPool {
   void reset(const std::uint64_t* seeds, bool stagger) override {
     const std::uint32_t phases = stagger ? typical_turns() : 1;
     first_only_ = seeds != nullptr;
-    workers_.run(slots_.size(), [&](std::size_t begin, std::size_t end, int thread) {
+    workers_.run(slots_.size(), [&](std::size_t begin, std::size_t end, int slice) {
       for (std::size_t i = begin; i < end; ++i) {
         Slot& slot = slots_[i];
         slot.episode = 0;
@@ -138,8 +139,8 @@ class Pool final : public AnyPool {
           apply(slot, scripted(slot, 0), quiet);
           if (slot.game.over()) restart(i);
         }
-        Report report = make_report(i, thread);
-        settle(i, thread, report);
+        Report report = make_report(i, slice);
+        settle(i, slice, report);
       }
     });
     asked_ = false;
@@ -161,10 +162,10 @@ class Pool final : public AnyPool {
             ": every seat is a bot; leave at least one to a policy and answer it with bot_actions()");
     }
     std::memcpy(drivers_.data(), drivers, drivers_.size());
-    workers_.run(slots_.size(), [&](std::size_t begin, std::size_t end, int thread) {
+    workers_.run(slots_.size(), [&](std::size_t begin, std::size_t end, int slice) {
       for (std::size_t i = begin; i < end; ++i) {
-        Report report = make_report(i, thread);
-        settle(i, thread, report);
+        Report report = make_report(i, slice);
+        settle(i, slice, report);
       }
     });
     asked_ = false;
@@ -259,10 +260,10 @@ class Pool final : public AnyPool {
     return drivers_.data() + row * static_cast<std::size_t>(seats_);
   }
 
-  Report make_report(std::size_t row, int thread) {
+  Report make_report(std::size_t row, int slice) {
     Report report;
     if (first_only_ && slots_[row].episode > 0) return report;
-    report.tally = tallies_.data() + static_cast<std::size_t>(thread) * kDrivers * kStatCount;
+    report.tally = tallies_.data() + static_cast<std::size_t>(slice) * kDrivers * kStatCount;
     report.driver = drivers_of(row);
     report.stats = kStatCount;
     return report;
@@ -300,7 +301,7 @@ class Pool final : public AnyPool {
 
   // Restarts an ended game and plays bots' seats until a policy's turn waits. Says whether the
   // game of `report` ended; what happens in the games after it is no reward of the turn answered.
-  bool settle(std::size_t row, int thread, Report& report) {
+  bool settle(std::size_t row, int slice, Report& report) {
     Slot& slot = slots_[row];
     const std::uint8_t* drivers = drivers_of(row);
     bool ended = false;
@@ -309,7 +310,7 @@ class Pool final : public AnyPool {
       if (slot.game.over()) {
         ended = true;
         restart(row);
-        later = make_report(row, thread);
+        later = make_report(row, slice);
       }
       const int driver = drivers[slot.game.seat()];
       if (driver < kFirstBot) return ended;
@@ -317,16 +318,30 @@ class Pool final : public AnyPool {
     }
   }
 
-  void check_legal(const std::int32_t* actions) const {
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
-      const std::int32_t action = actions[i];
-      if (action >= 0 && action < G::kActions && legal_[i].has(action)) continue;
-      const G& game = slots_[i].game;
-      std::string what = "row " + std::to_string(i) + " (" + G::kName + ", seat " + std::to_string(game.seat()) +
-                         ", role " + G::kRoles[game.role()] + "): action " + std::to_string(action);
-      if (action >= 0 && action < G::kActions) what += " (" + game.action_text(options_, action) + ")";
-      throw IllegalAction(what + " is not legal; no game was changed");
-    }
+  void check_legal(const std::int32_t* actions) {
+    std::atomic<std::size_t> bad{slots_.size()};
+    workers_.run(slots_.size(), [&](std::size_t begin, std::size_t end, int) {
+      for (std::size_t i = begin; i < end; ++i)
+        if (!is_legal(i, actions[i])) {
+          std::size_t first = bad.load();
+          while (i < first && !bad.compare_exchange_weak(first, i)) {
+          }
+          return;
+        }
+    });
+    if (const std::size_t row = bad.load(); row < slots_.size()) refuse(row, actions[row]);
+  }
+
+  bool is_legal(std::size_t row, std::int32_t action) const {
+    return static_cast<std::uint32_t>(action) < static_cast<std::uint32_t>(G::kActions) && legal_[row].has(action);
+  }
+
+  [[noreturn]] void refuse(std::size_t row, std::int32_t action) const {
+    const G& game = slots_[row].game;
+    std::string what = "row " + std::to_string(row) + " (" + G::kName + ", seat " + std::to_string(game.seat()) +
+                       ", role " + G::kRoles[game.role()] + "): action " + std::to_string(action);
+    if (action >= 0 && action < G::kActions) what += " (" + game.action_text(options_, action) + ")";
+    throw IllegalAction(what + " is not legal; no game was changed");
   }
 
   // The mean length of a few games of random play: how far starts are spread.

@@ -1,5 +1,6 @@
-// A team of threads that runs one function over slices of a batch. The caller works too;
-// with one thread nothing is started and nothing is locked.
+// A team of threads that runs one function over slices of a batch. The caller works too, and
+// never waits for a thread that has not begun: on a machine shared with others a team is then no
+// slower than its caller alone. With one thread nothing is started and nothing is locked.
 #pragma once
 
 #include <atomic>
@@ -16,8 +17,10 @@ namespace playmill {
 
 class Workers {
  public:
-  explicit Workers(int threads) : threads_(threads < 1 ? 1 : threads) {
-    errors_.resize(static_cast<std::size_t>(threads_));
+  explicit Workers(int threads)
+      : threads_(threads < 1 ? 1 : threads),
+        errors_(static_cast<std::size_t>(slices())),
+        taken_(static_cast<std::size_t>(slices())) {
     for (int t = 1; t < threads_; ++t) team_.emplace_back([this, t] { serve(t); });
   }
 
@@ -33,8 +36,12 @@ class Workers {
 
   int threads() const { return threads_; }
 
-  // Calls work(begin, end, thread) on consecutive slices of [0, count). The slices depend on
-  // the number of threads alone, so what each thread adds up is the same every time.
+  // How many slices a batch is cut into: several a thread, so that who is late has less to do.
+  int slices() const { return threads_ == 1 ? 1 : kEach * threads_; }
+
+  // Calls work(begin, end, slice) on consecutive slices of [0, count). The slices depend on the
+  // number of threads alone, not on who takes them: what is summed up per slice is the same
+  // every time.
   template <class Work>
   void run(std::size_t count, Work&& work) {
     if (threads_ == 1 || count < 2) {
@@ -43,21 +50,27 @@ class Workers {
     }
     const std::lock_guard<std::mutex> one_at_a_time(busy_);
     count_ = count;
-    work_ = [&work](std::size_t begin, std::size_t end, int thread) { work(begin, end, thread); };
-    pending_.store(threads_ - 1, std::memory_order_relaxed);
-    round_.fetch_add(1, std::memory_order_release);
+    work_ = [&work](std::size_t begin, std::size_t end, int slice) { work(begin, end, slice); };
+    done_.store(0, std::memory_order_relaxed);
+    const std::uint32_t round = round_.load(std::memory_order_relaxed) + 1;
+    round_.store(round, std::memory_order_release);
     round_.notify_all();
-    call(0);
-    for (int left = wait_spinning(); left != 0; left = pending_.load(std::memory_order_acquire))
-      pending_.wait(left, std::memory_order_acquire);
+    take_slices(round, 0);
+    // Whatever was taken by others is being worked on right now.
+    for (int spin = 0; done_.load(std::memory_order_acquire) != slices(); ++spin)
+      if (spin < kSpins)
+        relax();
+      else
+        std::this_thread::yield();
     for (auto& error : errors_)
       if (error) std::rethrow_exception(std::exchange(error, nullptr));
   }
 
  private:
   // Calls follow one another within tens of microseconds, and waking a sleeping thread takes as
-  // long: everybody spins for about 100 microseconds before going to sleep.
+  // long: a worker spins for about 100 microseconds before it goes to sleep.
   static constexpr int kSpins = 3000;
+  static constexpr int kEach = 4;  // slices a thread
 
   static void relax() {
 #if defined(__x86_64__)
@@ -65,21 +78,27 @@ class Workers {
 #endif
   }
 
-  int wait_spinning() const {
-    for (int i = 0; i < kSpins; ++i) {
-      if (pending_.load(std::memory_order_acquire) == 0) return 0;
-      relax();
+  // Takes slices of this round until none is left: first those this thread had the last time,
+  // which lie in its cache, then the others'. A slice carries the round it was taken in; a thread
+  // that comes late finds a later one there and touches nothing.
+  void take_slices(std::uint32_t round, int thread) {
+    const int n = slices();
+    for (int i = 0; i < n; ++i) {
+      const int slice = (thread * kEach + i) % n;
+      std::uint32_t before = round - 1;
+      auto& taken = taken_[static_cast<std::size_t>(slice)];
+      if (!taken.compare_exchange_strong(before, round, std::memory_order_acq_rel)) continue;
+      call(static_cast<std::size_t>(slice));
+      done_.fetch_add(1, std::memory_order_acq_rel);
     }
-    return pending_.load(std::memory_order_acquire);
   }
 
-  void call(int thread) {
-    const auto t = static_cast<std::size_t>(thread);
-    const auto n = static_cast<std::size_t>(threads_);
+  void call(std::size_t slice) {
+    const auto n = static_cast<std::size_t>(slices());
     try {
-      work_(count_ * t / n, count_ * (t + 1) / n, thread);
+      work_(count_ * slice / n, count_ * (slice + 1) / n, static_cast<int>(slice));
     } catch (...) {
-      errors_[t] = std::current_exception();
+      errors_[slice] = std::current_exception();
     }
   }
 
@@ -88,22 +107,22 @@ class Workers {
     for (;;) {
       for (int i = 0; i < kSpins && round_.load(std::memory_order_acquire) == seen; ++i) relax();
       while (round_.load(std::memory_order_acquire) == seen) round_.wait(seen, std::memory_order_acquire);
-      ++seen;
+      seen = round_.load(std::memory_order_acquire);
       if (stop_.load(std::memory_order_relaxed)) return;
-      call(thread);
-      if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
+      take_slices(seen, thread);
     }
   }
 
   std::mutex busy_;
   int threads_;
-  std::vector<std::thread> team_;
   std::vector<std::exception_ptr> errors_;
+  std::vector<std::atomic<std::uint32_t>> taken_;
   std::function<void(std::size_t, std::size_t, int)> work_;
   std::size_t count_ = 0;
   std::atomic<std::uint32_t> round_{0};
-  std::atomic<int> pending_{0};
+  std::atomic<int> done_{0};
   std::atomic<bool> stop_{false};
+  std::vector<std::thread> team_;
 };
 
 }  // namespace playmill

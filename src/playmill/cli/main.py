@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import tyro
 from rich.console import Console
+from rich.markup import escape
 
 from playmill.checkpoints import CheckpointError
 from playmill.cli import commands
@@ -45,7 +46,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         _dispatch(args)
     except (PlaymillError, CheckpointError, IllegalAction) as error:
-        Console(stderr=True).print(f"[bold red]playmill:[/] {error}", highlight=False, soft_wrap=True)
+        text = str(error) if isinstance(error, IllegalAction) else escape(str(error))
+        Console(stderr=True).print(f"[bold red]playmill:[/] {text}", highlight=False, soft_wrap=True)
         raise SystemExit(2) from None
     except BrokenPipeError:
         raise SystemExit(0) from None

@@ -8,7 +8,7 @@ import os
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from playmill.algorithms import PPO
 from playmill.games import GameSpec, PlaymillError, registry, unknown
@@ -162,18 +162,32 @@ def from_dict(kind: type[T], values: dict[str, Any], where: str = "") -> T:
         if name not in known:
             raise unknown("setting", f"{where}{name}", [f"{where}{k}" for k in known])
         wanted = hints[name]
-        if dataclasses.is_dataclass(wanted) and isinstance(value, dict):
-            value = from_dict(wanted, value, f"{where}{name}.")  # type: ignore[arg-type]
-        elif isinstance(value, list):
-            value = tuple(value)
-        elif name == "options":
-            value = {key: str(v) for key, v in value.items()}
-        elif wanted is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        elif wanted in (int, float, bool, str) and not isinstance(value, wanted):
-            raise PlaymillError(f"{where}{name} must be {wanted.__name__}, got {value!r}")
-        given[name] = value
+        if dataclasses.is_dataclass(wanted):
+            if not isinstance(value, dict):
+                raise PlaymillError(f"{where}{name} must be a table of settings, got {value!r}")
+            given[name] = from_dict(wanted, value, f"{where}{name}.")  # type: ignore[arg-type]
+        else:
+            given[name] = _checked(wanted, value, f"{where}{name}")
     return kind(**given)
+
+
+def _checked(wanted: Any, value: Any, name: str) -> Any:
+    """`value` as the type `wanted`, or one line that says what it should be."""
+    origin, inside = get_origin(wanted), get_args(wanted)
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(_checked(inside[0], item, name) for item in value)
+    if origin is dict and isinstance(value, dict):
+        return {key: str(item) for key, item in value.items()}
+    if origin is Literal:
+        if value not in inside:
+            raise unknown(f"value of {name}", str(value), inside)
+        return value
+    if wanted is float and type(value) is int:
+        return float(value)
+    if type(value) is not wanted:
+        kind = {tuple: "a list", dict: "a table"}.get(origin) or wanted.__name__
+        raise PlaymillError(f"{name} must be {kind}, got {value!r}")
+    return value
 
 
 def recipes_folder() -> Path | None:

@@ -43,7 +43,7 @@ class Trainer:
         config = run.config
         self.run_folder, self.config, self.listener = run, config, listener
         self.spec = config.spec
-        self.shards = Shards(config.threads)
+        self.shards = Shards(min(config.threads, config.games))
         self.updates = self.turns = self.games_played = 0
         self.seconds = 0.0
         self.past: list[Policy] = []
