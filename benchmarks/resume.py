@@ -85,5 +85,5 @@ def _prints(folder: Path) -> str:
     if latest is None:
         return "none"
     checkpoint = read(latest)
-    pool = hashlib.sha256(checkpoint.blobs["pool.bin"]).hexdigest()
-    return fingerprint(checkpoint.tensors)[:24] + "-" + pool[:24]
+    games = hashlib.sha256(b"".join(checkpoint.blobs[name] for name in sorted(checkpoint.blobs))).hexdigest()
+    return fingerprint(checkpoint.tensors)[:24] + "-" + games[:24]

@@ -84,4 +84,6 @@ class Kuhn {
   bool over_ = false;
 };
 
+static_assert(Game<Kuhn>);
+
 }  // namespace playmill

@@ -441,7 +441,7 @@ def test_a_pool_needs_games_threads_and_a_known_game():
         NativePool("skull_king", 1, options={"player": 3})
     with pytest.raises(PlaymillError, match="from 2 to 8, got 9"):
         NativePool("skull_king", 1, options={"players": 9})
+    pool = NativePool("skull_king", 1)
+    pool.turns()
     with pytest.raises(UnknownName, match="did you mean 'hard'"):
-        pool = NativePool("skull_king", 1)
-        pool.turns()
         pool.bot_actions("hrd")

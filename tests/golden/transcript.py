@@ -16,7 +16,12 @@ GAMES: dict[str, tuple[str, dict[str, OptionValue], int, tuple[str, ...]]] = {
     "leduc": ("leduc", {}, 2, ("random", "tight")),
     "liars_dice": ("liars_dice", {}, 3, ("random", "honest")),
     "skull_king_4_players": ("skull_king", {}, 11, ("greedy", "hard", "random", "greedy")),
-    "skull_king_2_players_graybeard": ("skull_king", {"players": 2, "schedule": "even_keeled"}, 5, ("greedy",)),
+    "skull_king_2_players_graybeard": (
+        "skull_king",
+        {"players": 2, "schedule": "even_keeled"},
+        5,
+        ("greedy",),
+    ),
     "skull_king_6_players_rascal": (
         "skull_king",
         {"players": 6, "scoring": "rascal", "schedule": "skip_to_the_brawl", "deck": "70"},

@@ -36,7 +36,9 @@ def real_rows(game, steps=40):
 
 def agree(schema, rows):
     reference = schema.expand(rows)
-    np.testing.assert_allclose(expand(schema, torch.from_numpy(rows)).numpy(), reference, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(
+        expand(schema, torch.from_numpy(rows)).numpy(), reference, rtol=1e-6, atol=1e-7
+    )
     np.testing.assert_allclose(native_expand(schema, rows), reference, rtol=1e-6, atol=1e-7)
     np.testing.assert_array_equal(native_expand(schema, rows, threads=3), native_expand(schema, rows))
     return reference
@@ -174,7 +176,9 @@ def test_the_native_expander_refuses_wrong_shapes():
     with pytest.raises(ValueError, match="out must have 3 along axis 0, got 2"):
         expander.expand(rows, np.zeros((2, schema.features), np.float32))
     with pytest.raises(ValueError, match=f"weight must have {schema.features} along axis 0"):
-        expander.forward(rows, np.zeros((5, 8), np.float32), np.zeros(8, np.float32), np.zeros((3, 8), np.float32))
+        expander.forward(
+            rows, np.zeros((5, 8), np.float32), np.zeros(8, np.float32), np.zeros((3, 8), np.float32)
+        )
 
 
 def test_results_are_never_lost_in_a_converted_copy():

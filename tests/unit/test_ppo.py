@@ -452,7 +452,12 @@ def test_without_a_regulariser_there_is_no_magnet():
 )
 def test_schedules_go_from_start_to_end(schedule, halfway, end):
     cfg = PPO(lr=2e-3, lr_end=0.2, lr_schedule=schedule, entropy=0.1, entropy_end=0.5)
-    for progress, share, entropy in [(0.0, 1.0, 0.1), (0.5, halfway, 0.075), (1.0, end, 0.05), (1.7, end, 0.05)]:
+    for progress, share, entropy in [
+        (0.0, 1.0, 0.1),
+        (0.5, halfway, 0.075),
+        (1.0, end, 0.05),
+        (1.7, end, 0.05),
+    ]:
         assert scheduled(cfg, progress) == pytest.approx((2e-3 * share, entropy))
     quarter = {"constant": 1.0, "linear": 0.8, "cosine": 0.2 + 0.8 * 0.5 * (1 + math.cos(math.pi / 4))}
     assert scheduled(cfg, 0.25)[0] == pytest.approx(2e-3 * quarter[schedule])

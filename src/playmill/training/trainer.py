@@ -55,6 +55,8 @@ class Trainer:
         self.store = Store(run.checkpoints, config.checkpoints.keep, on_warning=listener.note)
         latest = self.store.latest()
         meta = read(latest).meta if latest is not None else None
+        if latest is not None and meta is not None:
+            check_schema(self.spec, meta, latest)
         self.bfloat16 = cast(bool, meta["bfloat16"]) if meta is not None else self._choose_precision()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
@@ -241,7 +243,6 @@ class Trainer:
     def _load(self, path: Path) -> None:
         checkpoint = read(path)
         meta = checkpoint.meta
-        check_schema(self.spec, meta, path)
         self.updates, self.turns = meta["updates"], meta["turns"]
         self.seconds, self.games_played = meta["seconds"], meta["games_played"]
         self.seated = meta["seated"]
