@@ -28,7 +28,8 @@ EVENTFUL = (
     "skull_king --games 64 --steps 16 --threads 2 --precision float32 --network.hidden 32 "
     "--ppo.minibatch 256 --turns 40960 --checkpoints.every-updates 1 "
     "--opponents.past 0.4 --opponents.bots 0.3 --opponents.every 6 --opponents.keep 2 "
-    "--ppo.regulariser average --evaluation.every 8192 --evaluation.deals 2 --evaluation.final-deals 2 --evaluation.against hard --plain"
+    "--ppo.regulariser average --evaluation.every 8192 --evaluation.deals 2 "
+    "--evaluation.final-deals 2 --evaluation.against hard --plain"
 )
 
 
