@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
+from pettingzoo.test import api_test, seed_test
 
 from playmill.games import Encoding, Field, Game, IllegalAction, PlaymillError, UnknownName, registry
+from playmill.pools import pettingzoo as zoo
 from playmill.pools.gymnasium import SeatEnv, SeatVectorEnv, env_id
 from playmill.pools.spaces import field_bounds, plain
-
-pettingzoo_test = pytest.importorskip("pettingzoo.test")
-from playmill.pools import pettingzoo as zoo  # noqa: E402
 
 every_game = pytest.mark.parametrize("game", registry.names())
 
@@ -51,8 +50,8 @@ def test_pettingzoo_checkers_pass(game):
         # The checker knows by name which environments may observe dicts; ours is not on its list.
         warnings.filterwarnings("ignore", "Observation is not a NumPy array")
         warnings.filterwarnings("ignore", "Observation space for each agent probably should be")
-        pettingzoo_test.api_test(zoo.env(game), num_cycles=200)
-        pettingzoo_test.seed_test(lambda: zoo.env(game), num_cycles=100)
+        api_test(zoo.env(game), num_cycles=200)
+        seed_test(lambda: zoo.env(game), num_cycles=100)
 
 
 @every_game

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from playmill.checkpoints import Store, fingerprint, read, write
-from playmill.league.exploitability import openspiel_installed
 
 pytestmark = pytest.mark.integration
 
@@ -122,7 +121,6 @@ def test_metrics_cover_every_update_once(kuhn_run):
     assert all(row["guard/skipped"] == 0 for row in rows)
 
 
-@pytest.mark.skipif(not openspiel_installed(), reason="OpenSpiel is not installed")
 def test_exploitability_falls(kuhn_run):
     run, _ = kuhn_run
     found = [row["eval/exploitability"] for row in metrics(run) if "eval/exploitability" in row]

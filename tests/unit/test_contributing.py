@@ -8,8 +8,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 
 MAIN = r"""
@@ -119,9 +117,8 @@ def header() -> str:
 
 
 def test_the_game_of_the_page_compiles_and_plays(tmp_path: Path) -> None:
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++") or shutil.which("c++")
-    if compiler is None:
-        pytest.skip("no C++ compiler here")
+    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+    assert compiler is not None, "a C++ compiler is needed"
     (tmp_path / "goofspiel.hpp").write_text(header(), encoding="utf-8")
     (tmp_path / "main.cpp").write_text(MAIN, encoding="utf-8")
     program = tmp_path / "program"
@@ -139,8 +136,6 @@ def test_the_game_of_the_page_compiles_and_plays(tmp_path: Path) -> None:
 
 def test_the_game_of_the_page_is_formatted_like_the_tree(tmp_path: Path) -> None:
     formatter = ROOT / ".venv" / "bin" / "clang-format"
-    if not formatter.exists():
-        pytest.skip("no clang-format here")
     shutil.copy(ROOT / ".clang-format", tmp_path)
     source = tmp_path / "goofspiel.hpp"
     source.write_text(header(), encoding="utf-8")

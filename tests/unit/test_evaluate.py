@@ -8,7 +8,7 @@ import torch
 
 from playmill.games import PlaymillError, UnknownName, registry
 from playmill.league.evaluate import Z95, evaluate, interval, play_tables, win_shares
-from playmill.league.exploitability import TINY, InformationStates, exploitability, openspiel_installed
+from playmill.league.exploitability import TINY, InformationStates, exploitability
 from playmill.league.ratings import fit, rate
 from playmill.policies import Network, Policy
 from playmill.pools import FIRST_BOT, NativePool
@@ -267,7 +267,6 @@ def test_metrics_leave_out_what_a_game_does_not_have():
 # Exact exploitability
 
 
-@pytest.mark.skipif(not openspiel_installed(), reason="OpenSpiel is not installed")
 @pytest.mark.parametrize("game", [g for g in TINY if g != "liars_dice"])
 def test_an_untrained_policy_is_about_as_exploitable_as_uniform_play(game):
     states = InformationStates(game)
@@ -277,7 +276,6 @@ def test_an_untrained_policy_is_about_as_exploitable_as_uniform_play(game):
     assert found != uniform
 
 
-@pytest.mark.skipif(not openspiel_installed(), reason="OpenSpiel is not installed")
 def test_the_judge_ranks_tiny_games_by_exploitability():
     config = Train(game="kuhn", evaluation=Evaluation(deals=2))
     judge = Judge(config, config.spec, untrained(config.spec))

@@ -11,6 +11,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from playmill.telemetry import MetricsLog, read_metrics
 
@@ -115,14 +116,13 @@ def test_a_full_disk_costs_a_line_not_the_training(tmp_path: Path) -> None:
 
 
 def test_tensorboard_events_are_written_and_purged_on_resume(tmp_path: Path) -> None:
-    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     with MetricsLog(tmp_path) as metrics:
         assert metrics.tensorboard
         for step in range(5):
             metrics.write(step, {"loss/policy": step})
     with MetricsLog(tmp_path, resume_step=2) as metrics:
         metrics.write(3, {"loss/policy": 30})
-    events = reader.EventAccumulator(str(tmp_path / "tensorboard"))
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
     assert [(event.step, event.value) for event in events.Scalars("loss/policy")] == [
         (0, 0),

@@ -158,7 +158,6 @@ def test_shares_of_time_add_up_to_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lines", [1, 40])
 def test_curves_are_drawn(tmp_path: Path, lines: int) -> None:
-    pytest.importorskip("matplotlib")
     path = draw_curves(make_run(tmp_path / "run", lines))
     assert path == tmp_path / "run" / "curves.png"
     assert path.read_bytes().startswith(b"\x89PNG")

@@ -3,12 +3,11 @@
 import functools
 
 import numpy as np
+import pyspiel
 import pytest
 
 from playmill.games import Game, registry
 from playmill.league.exploitability import TINY, read_deal
-
-pyspiel = pytest.importorskip("pyspiel")
 
 DEALS = {"kuhn": 6, "leduc": 120, "liars_dice": 36}
 
