@@ -26,7 +26,7 @@ $(VENV)/.tools: constraints.txt
 	touch $@
 
 $(VENV)/.train: $(VENV)/.tools $(CPP) CMakeLists.txt pyproject.toml
-	flock $(VENV)/.tools $(BIN)/pip install -q -c constraints.txt --no-build-isolation -e ".[report]"
+	flock $(VENV)/.tools $(BIN)/pip install -q -c constraints.txt --no-build-isolation -e ".[report,bench]"
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.tools $(CPP) CMakeLists.txt pyproject.toml
@@ -67,7 +67,6 @@ python-test: setup
 	$(BIN)/pytest -q
 
 bench: setup
-	$(BIN)/pip install -q -c constraints.txt --no-build-isolation -e ".[dev,bench]"
 	for name in $(BENCHES); do $(BIN)/playmill bench $$name --save || exit 1; done
 
 docs: setup

@@ -116,7 +116,7 @@ class Theirs:
             raise PlaymillError("this benchmark needs sb3-contrib: `pip install 'playmill[bench]'`") from None
         from playmill.pools.gymnasium import SeatEnv
 
-        class Laps(BaseCallback):  # type: ignore[misc]
+        class Laps(BaseCallback):
             """Seconds spent collecting."""
 
             collecting = 0.0

@@ -117,10 +117,11 @@ class Pool final : public AnyPool {
 
   void bot_actions(const std::uint8_t* kinds, std::int32_t* actions) override {
     if (!asked_) throw OutOfTurn("bot_actions() before turns(): ask for the waiting turns first");
-    const std::uint8_t* worst = std::max_element(kinds, kinds + slots_.size());
-    if (*worst >= std::size(G::kBots))
-      throw std::invalid_argument("row " + std::to_string(worst - kinds) + ": there is no bot number " +
-                                  std::to_string(*worst));
+    std::uint8_t highest = 0;
+    for (std::size_t i = 0; i < slots_.size(); ++i) highest = std::max(highest, kinds[i]);
+    if (highest >= std::size(G::kBots))
+      throw std::invalid_argument("row " + std::to_string(std::find(kinds, kinds + slots_.size(), highest) - kinds) +
+                                  ": there is no bot number " + std::to_string(highest));
     workers_.run(slots_.size(), [&](std::size_t begin, std::size_t end, int) {
       for (std::size_t i = begin; i < end; ++i) actions[i] = scripted(slots_[i], kinds[i], legal_[i]);
     });

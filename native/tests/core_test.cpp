@@ -419,8 +419,8 @@ void every_item_is_worked_on_once() {
     CHECK(workers.threads() == (threads < 1 ? 1 : threads));
     for (const std::size_t count : {0u, 1u, 2u, 5u, 1000u}) {
       std::vector<std::atomic<int>> touched(count + 1);
-      workers.run(count, [&](std::size_t begin, std::size_t end, int thread) {
-        CHECK(thread >= 0 && thread < workers.threads() && begin <= end && end <= count);
+      workers.run(count, [&](std::size_t begin, std::size_t end, int slice) {
+        CHECK(slice >= 0 && slice < workers.slices() && begin <= end && end <= count);
         for (std::size_t i = begin; i < end; ++i) ++touched[i];
       });
       for (std::size_t i = 0; i < count; ++i) CHECK(touched[i] == 1);
@@ -429,24 +429,27 @@ void every_item_is_worked_on_once() {
 }
 
 void slices_depend_on_the_number_of_threads_alone() {
-  Workers workers(3);
-  for (int round = 0; round < 100; ++round) {
-    std::size_t begins[3] = {}, ends[3] = {};
-    workers.run(10, [&](std::size_t begin, std::size_t end, int thread) {
-      begins[thread] = begin;
-      ends[thread] = end;
-    });
-    CHECK(begins[0] == 0 && ends[0] == 3 && begins[1] == 3 && ends[1] == 6 && begins[2] == 6 && ends[2] == 10);
+  for (const int threads : {1, 3}) {
+    Workers workers(threads);
+    const auto slices = static_cast<std::size_t>(workers.slices());
+    for (int round = 0; round < 100; ++round) {
+      std::vector<std::size_t> begins(slices, 99), ends(slices, 99);
+      workers.run(10, [&](std::size_t begin, std::size_t end, int slice) {
+        begins[static_cast<std::size_t>(slice)] = begin;
+        ends[static_cast<std::size_t>(slice)] = end;
+      });
+      for (std::size_t i = 0; i < slices; ++i) CHECK(begins[i] == 10 * i / slices && ends[i] == 10 * (i + 1) / slices);
+    }
   }
 }
 
-void an_exception_in_any_thread_reaches_the_caller() {
+void an_exception_in_any_slice_reaches_the_caller() {
   for (const int threads : {1, 2, 3}) {
     Workers workers(threads);
-    for (int bad = 0; bad < threads; ++bad) {
+    for (int bad = 0; bad < workers.slices(); ++bad) {
       CHECK(throws<std::out_of_range>([&] {
-        workers.run(100, [&](std::size_t, std::size_t, int thread) {
-          if (thread == bad) throw std::out_of_range("here");
+        workers.run(100, [&](std::size_t, std::size_t, int slice) {
+          if (slice == bad) throw std::out_of_range("here");
         });
       }));
       std::atomic<std::size_t> done{0};  // and the team works on
@@ -458,10 +461,12 @@ void an_exception_in_any_thread_reaches_the_caller() {
 
 void many_rounds_are_done_in_full() {
   Workers workers(3);
-  std::size_t sums[3] = {};
+  std::vector<std::size_t> sums(static_cast<std::size_t>(workers.slices()));
   for (std::size_t round = 0; round < 5000; ++round)
-    workers.run(30, [&](std::size_t begin, std::size_t end, int thread) { sums[thread] += end - begin; });
-  CHECK(sums[0] == 50000 && sums[1] == 50000 && sums[2] == 50000);
+    workers.run(10 * sums.size(), [&](std::size_t begin, std::size_t end, int slice) {
+      sums[static_cast<std::size_t>(slice)] += end - begin;
+    });
+  for (const std::size_t sum : sums) CHECK(sum == 50000);
   for (int i = 0; i < 100; ++i) {
     Workers brief(3);
     if (i % 2 == 0) brief.run(3, [](std::size_t, std::size_t, int) {});
@@ -490,7 +495,7 @@ int main() {
   returns_follow_each_seat_by_itself();
   every_item_is_worked_on_once();
   slices_depend_on_the_number_of_threads_alone();
-  an_exception_in_any_thread_reaches_the_caller();
+  an_exception_in_any_slice_reaches_the_caller();
   many_rounds_are_done_in_full();
   return 0;
 }

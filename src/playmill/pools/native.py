@@ -102,7 +102,9 @@ class NativePool:
     def bot_actions(self, bots: str | npt.NDArray[np.uint8] = "random") -> npt.NDArray[np.int32]:
         """What scripted bots would answer: one bot for all rows, or a bot number a row."""
         if isinstance(bots, str):
-            self._kinds.fill(self.spec.bot(bots))
+            number = self.spec.bot(bots)
+            if self._kinds[0] != number:  # unchanged, the rows stay in every core's cache
+                self._kinds.fill(number)
             bots = self._kinds
         self._native.bot_actions(bots, self._actions)
         return self._actions

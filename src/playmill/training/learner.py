@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 
@@ -41,9 +42,9 @@ class Learner:
         self.shards = shards
         self.parameters = list(policy.parameters())
         self.optimiser = torch.optim.Adam(policy.parameters(), lr=cfg.lr, eps=1e-5, fused=True)
-        self.magnet: dict[str, Tensor] | None = None
+        self.magnet: Policy | None = None
         if cfg.regulariser != "none":
-            self.magnet = {name: p.detach().clone() for name, p in policy.named_parameters()}
+            self.magnet = copy.deepcopy(policy).requires_grad_(False)
         self.kernels = _native.Kernels(1)
         self.skipped = 0
         """Gradient steps left out because something was not a finite number."""
@@ -79,11 +80,11 @@ class Learner:
         out = dict(zip(LOSS_TERMS, means, strict=True))
         return {**out, "lr": lr, "entropy_weight": entropy_weight, "epochs": float(passes)}
 
-    def forward(self, observation: Tensor) -> PolicyOutput:
-        """The policy, in the precision it is trained in."""
-        first = self.policy.first(observation)
+    def forward(self, policy: Policy, observation: Tensor) -> PolicyOutput:
+        """A policy, in the precision of the training."""
+        first = policy.first(observation)
         with torch.autocast("cpu", torch.bfloat16, enabled=self.bfloat16):
-            return self.policy.after_first(first)
+            return policy.after_first(first)
 
     def state(self) -> dict[str, Tensor]:
         """Everything that changes, as named tensors."""
@@ -92,8 +93,8 @@ class Learner:
             out[f"policy/{name}"] = parameter.detach().clone()
             for key, value in self.optimiser.state.get(parameter, {}).items():
                 out[f"adam/{name}/{key}"] = value.detach().clone()
-            if self.magnet is not None:
-                out[f"magnet/{name}"] = self.magnet[name].clone()
+        if self.magnet is not None:
+            out |= {f"magnet/{name}": p.clone() for name, p in self.magnet.named_parameters()}
         return out
 
     def load_state(self, state: dict[str, Tensor]) -> None:
@@ -107,8 +108,8 @@ class Learner:
                     if f"adam/{name}/{key}" in state
                 }
                 self.optimiser.state[parameter] = slots
-                if self.magnet is not None:
-                    self.magnet[name].copy_(state[f"magnet/{name}"])
+            for name, parameter in self.magnet.named_parameters() if self.magnet is not None else ():
+                parameter.copy_(state[f"magnet/{name}"])
 
     def _minibatches(self, returns: Returns, number: int, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Row numbers and advantages of each minibatch."""
@@ -184,9 +185,8 @@ class Learner:
         magnet_logits: Tensor | None = None
         if self.magnet is not None:
             with torch.no_grad():
-                out = torch.func.functional_call(self.policy, self.magnet, (batch.observation,))
-            magnet_logits = out.logits
-        out = self.forward(batch.observation)
+                magnet_logits = self.forward(self.magnet, batch.observation).logits
+        out = self.forward(self.policy, batch.observation)
         return fused_ppo_loss(batch, out, self.cfg, entropy_weight, magnet_logits, self.kernels)
 
     def _follow(self, number: int) -> None:
@@ -194,8 +194,8 @@ class Learner:
         if self.magnet is None:
             return
         with torch.no_grad():
-            for name, parameter in self.policy.named_parameters():
+            for mine, newest in zip(self.magnet.parameters(), self.parameters, strict=True):
                 if self.cfg.regulariser == "average":
-                    self.magnet[name].lerp_(parameter, 1.0 - self.cfg.average_decay)
+                    mine.lerp_(newest, 1.0 - self.cfg.average_decay)
                 elif (number + 1) % self.cfg.magnet_every == 0:
-                    self.magnet[name].copy_(parameter)
+                    mine.copy_(newest)
