@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import signal
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,11 +153,17 @@ def _close(run: RunFolder, trainer: Trainer, reason: str, console: Console) -> N
         console.print(f"  {name} [bold]{value:.4f}[/]", highlight=False)
     console.print(f"\n  report    {report}", highlight=False)
     for what, line in (
-        ("play", f"playmill play {run.path}"),
-        ("watch", f"playmill watch {run.path}"),
-        ("go on", f"playmill train --resume {run.path}" + _longer(run.config, reason)),
+        ("play", f"play {run.path}"),
+        ("watch", f"watch {run.path}"),
+        ("go on", f"train --resume {run.path}" + _longer(run.config, reason)),
     ):
-        console.print(f"  {what:9} [cyan]{line}[/]", highlight=False, soft_wrap=True)
+        console.print(f"  {what:9} [cyan]{_program()} {line}[/]", highlight=False, soft_wrap=True)
+
+
+def _program() -> str:
+    """What to type for this program: its name where the shell finds it, else as it was called now."""
+    called = sys.argv[0]
+    return called if Path(called).name == "playmill" and shutil.which("playmill") is None else "playmill"
 
 
 _ENDINGS = {"budget": "Done", "plateau": "Stopped on a plateau", "SIGINT": "Stopped", "SIGTERM": "Stopped"}
