@@ -404,10 +404,13 @@ class SkullKing {
     for (int k = 0; k < n; ++k) text += player_text((viewer + k) % n, viewer, k) + "\n";
 
     text += position_ == 0 ? "last trick:" : "trick:";
+    SkullKing then = *this;  // with the order of the trick shown
+    then.leader_ = led_ >> 4;
+    then.first_ = led_ & 15;
     bool any = false;
     for (int i = 0; i < places(options); ++i) {
-      const int place = position_ == 0 ? i : place_at(options, i);
-      if ((position_ != 0 && i >= position_) || trick_[place] == kNoCard) continue;
+      const int place = then.place_at(options, i);
+      if (trick_[place] == kNoCard) continue;
       text += (any ? ", " : " ") + who(place) + " " + card_text(trick_[place]);
       any = true;
     }
@@ -523,8 +526,10 @@ class SkullKing {
     cards.add(card);
     played_lo_[place] = cards.lo;
     played_hi_[place] = static_cast<std::uint16_t>(cards.hi);
-    if (position_ == 0)
+    if (position_ == 0) {
       for (auto& c : trick_) c = kNoCard;
+      led_ = static_cast<std::uint8_t>(leader_ << 4 | first_);
+    }
     trick_[place] = static_cast<std::uint8_t>(action);
     ++position_;
     if (is_number(action)) {
@@ -807,6 +812,7 @@ class SkullKing {
   std::uint8_t role_ = kOver;
   std::uint8_t lead_ = 0;      // 0 undecided, 1 to 4 a suit, 5 none in this trick
   std::uint8_t position_ = 0;  // cards in the trick
+  std::uint8_t led_ = 0;       // leader_ << 4 | first_ of the trick in trick_
 };
 
 static_assert(sizeof(SkullKing) <= 256);

@@ -87,6 +87,8 @@ def test_the_interval_of_known_values():
     assert interval(np.array([0.5, 0.5, 0.5])) == (0.5, 0.5)
     low, high = interval(np.array([0.0, 1.0] * 50))
     assert (low, high) == pytest.approx((0.5 - Z95 * 0.0502519, 0.5 + Z95 * 0.0502519), abs=1e-6)
+    assert interval(np.array([1.0] * 9 + [0.8]))[1] == 1.0
+    assert interval(np.array([0.0] * 9 + [0.2]))[0] == 0.0
 
 
 def test_seats_that_tie_share_the_win():

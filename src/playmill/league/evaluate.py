@@ -166,12 +166,12 @@ def win_shares(totals: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def interval(values: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """The 95 % interval of the mean; games of one deal are one observation."""
+    """The 95 % interval of the mean of shares, within 0 and 1; games of one deal are one observation."""
     mean = float(values.mean())
     if len(values) < 2:
         return mean, mean
     half = Z95 * float(values.std(ddof=1)) / len(values) ** 0.5
-    return mean - half, mean + half
+    return max(0.0, mean - half), min(1.0, mean + half)
 
 
 class _Answers:

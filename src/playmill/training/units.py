@@ -34,7 +34,8 @@ def ticks(low: float, high: float, about: int) -> list[float]:
     """Round numbers from below `low` to above `high`, some `about` steps apart."""
     span = high - low
     if not math.isfinite(span) or span <= 0:
-        span, high = max(abs(low) * 0.1, 1e-9), low + max(abs(low) * 0.1, 1e-9)
+        span = abs(low) * 0.1 or 1.0
+        high = low + span
     rough = span / max(about, 1)
     size = 10.0 ** math.floor(math.log10(rough))
     step = size * next(factor for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * size >= rough * 0.999)
