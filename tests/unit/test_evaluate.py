@@ -284,3 +284,22 @@ def test_the_judge_ranks_tiny_games_by_exploitability():
     values = judge.judge(1, 1.0, final=True)
     assert judge.score == -values["eval/exploitability"]
     assert judge.extras["exploitability"] == pytest.approx(0.4583, rel=0.05)
+
+
+def test_judging_again_at_one_place_replaces_the_point():
+    config = Train(game="kuhn", evaluation=Evaluation(deals=2, final_deals=50, exploitability=False))
+    judge = Judge(config, config.spec, untrained(config.spec))
+    judge.judge(1000, 1.0, final=False)
+    judge.judge(2000, 2.0, final=False)
+    judge.judge(2000, 2.0, final=True)
+    assert [turns for turns, _ in judge.history["random"]] == [1000, 2000]
+    assert judge.history["random"][-1][1] == judge.latest["random"].win_share
+    assert judge.latest["random"].games == 100
+
+
+def test_the_judge_ranks_others_by_what_is_sure_of_the_wins():
+    config = Train(game="leduc", evaluation=Evaluation(deals=40, exploitability=False))
+    judge = Judge(config, config.spec, untrained(config.spec))
+    judge.judge(1000, 1.0, final=False)
+    result = judge.latest[config.bots[-1]]
+    assert judge.score == result.low < result.win_share

@@ -203,3 +203,19 @@ def test_units_read_well() -> None:
         assert marks[0] <= low <= high <= marks[-1]
         assert marks[0] < marks[-1]
         assert len(marks) < 12
+
+
+def test_of_two_values_at_one_place_the_later_is_drawn(tmp_path: Path) -> None:
+    with MetricsLog(tmp_path, use_tensorboard=False) as log:
+        for step, score in [(1000, 1.0), (2000, 2.0), (2000, 3.0)]:
+            log.write(step, {"custom/thing": score})
+    (panel,) = panels(load_run(tmp_path))
+    assert (panel.lines[0].x, panel.lines[0].y) == ([1000, 2000], [1.0, 3.0])
+
+
+def test_curves_leave_the_other_metrics_to_the_report(tmp_path: Path) -> None:
+    with MetricsLog(tmp_path, use_tensorboard=False) as log:
+        log.write(1000, {"custom/thing": 1.0})
+    notes: list[str] = []
+    assert draw_curves(tmp_path, on_note=notes.append) is None
+    assert notes

@@ -51,7 +51,10 @@ class Judge:
                 sample=settings.sample,
             )
             self.latest[bot] = result
-            self.history.setdefault(bot, []).append((turns, result.win_share))
+            points = self.history.setdefault(bot, [])
+            if points and points[-1][0] == turns:  # judged again, with more deals
+                points.pop()
+            points.append((turns, result.win_share))
             values |= metrics_of(f"eval/{bot}", result)
         if settings.exploitability and self.spec.name in TINY and openspiel_installed():
             self._states = self._states or InformationStates(self.spec.name)
@@ -95,12 +98,13 @@ class Judge:
         self._best, self._judged_at = state["best"], state["judged_at"]
 
     def _rank(self, seconds: float) -> None:
-        """One number to call best by: exploitability where it is known, else the hardest bot."""
+        """One number to call best by: exploitability where it is known, else what is sure of the wins against
+        the hardest bot. The lower end of the interval: luck in a short evaluation must not outdo a long one."""
         if "exploitability" in self.extras:
             self.score = -self.extras["exploitability"]
         elif self.config.bots:
             hardest = self.latest[self.config.bots[-1]]
-            self.score = hardest.win_share
+            self.score = hardest.low
             points = hardest.score if hardest.score is not None else hardest.reward
             self.scores.append((seconds, points))
 

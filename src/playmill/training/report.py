@@ -43,7 +43,7 @@ def draw_curves(run_folder: Path, on_note: Callable[[str], None] = _LOG.warning)
     except ImportError:
         on_note("curves.png was not drawn: matplotlib is missing; `pip install matplotlib` brings it")
         return None
-    drawn = panels(load_run(Path(run_folder)))
+    drawn = [panel for panel in panels(load_run(Path(run_folder))) if panel.group != "other"]
     if not drawn:
         on_note("curves.png was not drawn: the run has no metrics yet")
         return None

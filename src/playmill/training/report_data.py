@@ -201,7 +201,8 @@ def _shares(row: Row, names: Sequence[str]) -> dict[str, float]:
 
 
 def _line(metrics: Sequence[Row], key: str, name: str, low: str = "", high: str = "") -> Line:
-    rows = [row for row in metrics if _finite(row.get(key))]
+    # Of two values at one place, as when the last evaluation is done again with more deals, the later counts.
+    rows = list({_turns(row): row for row in metrics if _finite(row.get(key))}.values())
     banded = [row for row in rows if _finite(row.get(low)) and _finite(row.get(high))]
     # Half a band would be drawn askew: it is all rows or none.
     band = bool(rows) and len(banded) == len(rows)

@@ -25,12 +25,12 @@ def page(run: Run, commands: Commands | None = None) -> str:
         _results(run),
         _section("Learning", "".join(_figure(panel) for panel in drawn if panel.size == "main")),
         _grid("two", [panel for panel in drawn if panel.size == "half"]),
-        _section("Optimisation", _grid("three", [panel for panel in drawn if panel.group == "loss"])),
-        _section("Other metrics", _grid("three", [panel for panel in drawn if panel.group == "other"])),
         _section("Latest evaluation", _evaluation(run)),
         _section("Ratings", _ratings(run.ratings)),
+        _section("Optimisation", _grid("three", [panel for panel in drawn if panel.group == "loss"])),
         _section("Go on from here", _commands(run, commands)),
         _section("Checkpoints", _checkpoints(run.checkpoints)),
+        _section("Other metrics", _grid("three", [panel for panel in drawn if panel.group == "other"])),
         _section("Configuration", _settings(run.config)),
     ]
     title = escape(f"{_name(run)} - Playmill run")
