@@ -98,8 +98,8 @@ class Judge:
         self._best, self._judged_at = state["best"], state["judged_at"]
 
     def _rank(self, seconds: float) -> None:
-        """One number to call best by: exploitability where it is known, else what is sure of the wins against
-        the hardest bot. The lower end of the interval: luck in a short evaluation must not outdo a long one."""
+        """One number to call best by: exploitability where it is known, else the lower end of the interval
+        of wins against the hardest bot. Luck in a short evaluation must not outdo a long one."""
         if "exploitability" in self.extras:
             self.score = -self.extras["exploitability"]
         elif self.config.bots:
