@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
-import tyro
 from rich.console import Console
 from rich.markup import escape
 
 from playmill.checkpoints import CheckpointError
 from playmill.cli import commands
+from playmill.cli.arguments import call_with_arguments
 from playmill.cli.train import train_command
 from playmill.games import IllegalAction, PlaymillError, unknown
 
@@ -67,7 +67,6 @@ def _dispatch(args: list[str]) -> None:
     elif name == "train":
         train_command(rest)
     elif name in COMMANDS:
-        command = COMMANDS[name]
-        tyro.cli(command, args=rest, prog=f"playmill {name}")
+        call_with_arguments(COMMANDS[name], rest, f"playmill {name}")
     else:
         raise unknown("command", name, ["train", *COMMANDS])

@@ -10,10 +10,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
-import tyro
 from rich.console import Console
 
+from playmill.cli.arguments import parse_arguments
 from playmill.cli.screen import Screen
 from playmill.games import PlaymillError, registry, unknown
 from playmill.league.evaluate import Player
@@ -79,9 +80,8 @@ def parse(args: list[str]) -> TrainCommand:
         base = read_config(Path(resumed))
     else:
         base = _base(recipe or DEFAULT_RECIPE)
-    return tyro.cli(
-        TrainCommand, args=args, default=TrainCommand.on(base), prog=f"playmill train {recipe or '[RECIPE]'}"
-    )
+    prog = f"playmill train {recipe or '[RECIPE]'}"
+    return cast(TrainCommand, parse_arguments(TrainCommand, args, prog, default=TrainCommand.on(base)))
 
 
 def _base(recipe: str) -> Train:
