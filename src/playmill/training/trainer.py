@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from playmill.algorithms import seat_returns
-from playmill.checkpoints import BackgroundWriter, Store, read
+from playmill.checkpoints import BackgroundWriter, Checkpoint, Store, read
 from playmill.games import PlaymillError
 from playmill.league.policies import check_schema, load_weights
 from playmill.policies import Policy
@@ -54,18 +54,18 @@ class Trainer:
 
         self.store = Store(run.checkpoints, config.checkpoints.keep, on_warning=listener.note)
         latest = self.store.latest()
-        meta = read(latest).meta if latest is not None else None
-        if latest is not None and meta is not None:
-            check_schema(self.spec, meta, latest)
-        self.bfloat16 = cast(bool, meta["bfloat16"]) if meta is not None else self._choose_precision()
+        saved = read(latest) if latest is not None else None
+        if latest is not None and saved is not None:
+            check_schema(self.spec, saved.meta, latest)
+        self.bfloat16 = cast(bool, saved.meta["bfloat16"]) if saved is not None else self._choose_precision()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
             policy = Policy(self.spec, config.network)
         self.learner = Learner(policy, config.ppo, config.seed, self.bfloat16, self.shards)
         self.collector = Collector(self.spec, config.games, config.steps, config.seed, self.shards)
         self.judge = Judge(config, self.spec, policy)
-        if latest is not None:
-            self._load(latest)
+        if latest is not None and saved is not None:
+            self._load(latest, saved)
         self.metrics = MetricsLog(run.path, self.turns if latest is not None else None)
         self.writer = BackgroundWriter(self.store, self._on_saved, self._on_save_error)
 
@@ -240,9 +240,8 @@ class Trainer:
         blobs = self.collector.snapshot()
         self.writer.submit(self.turns, tensors, meta, blobs, must=must, best_score=best_score)
 
-    def _load(self, path: Path) -> None:
-        checkpoint = read(path)
-        meta = checkpoint.meta
+    def _load(self, path: Path, checkpoint: Checkpoint) -> None:
+        meta: dict[str, Any] = checkpoint.meta
         self.updates, self.turns = meta["updates"], meta["turns"]
         self.seconds, self.games_played = meta["seconds"], meta["games_played"]
         self.seated = meta["seated"]
