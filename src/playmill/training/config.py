@@ -120,8 +120,10 @@ class Train:
     """Turns of every game in one rollout."""
     threads: int = field(default_factory=lambda: max(1, len(os.sched_getaffinity(0))))
     """Threads of the engine and of torch."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of the layers behind the first; auto: whichever is faster on this machine."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where games, policy and learner live; cuda: all of it on one NVIDIA card (`playmill doctor`)."""
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Of the layers; auto: whichever is faster on this CPU, bfloat16 on cuda. float16 is for cuda alone."""
     network: Network = field(default_factory=Network)
     ppo: PPO = field(default_factory=PPO)
     opponents: Opponents = field(default_factory=Opponents)
@@ -134,6 +136,10 @@ class Train:
         _check(self.steps >= 2, f"steps must be at least 2, got {self.steps}")
         _check(self.threads >= 1, f"threads must be at least 1, got {self.threads}")
         _check(self.turns >= 0 and self.minutes >= 0, "turns and minutes must not be negative")
+        _check(
+            self.device == "cuda" or self.precision != "float16",
+            "precision float16 is for --device cuda; on the CPU use float32 or bfloat16",
+        )
         spec = self.spec
         for name in (*self.opponents.bot_names, *self.evaluation.against):
             spec.bot(name)

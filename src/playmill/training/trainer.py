@@ -1,4 +1,4 @@
-"""The resident trainer: pool, policy and learner on one device, one update after another.
+"""The trainer: turns a lane, update after update, and keeps the budget, the run folder and the judge.
 
 A run is a function of its config and of what the last checkpoint holds: the order of rows, the
 actions drawn and the seating are named by seed and update number, so a run that is killed and
@@ -6,26 +6,20 @@ resumed gives the same weights, bit for bit."""
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 import time
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
-import numpy as np
-import torch
-
-from playmill.algorithms import seat_returns
 from playmill.checkpoints import BackgroundWriter, Checkpoint, Store, read
 from playmill.games import PlaymillError
-from playmill.league.policies import check_schema, load_weights
+from playmill.league.policies import check_schema
 from playmill.policies import Policy
 from playmill.telemetry.metrics import MetricsLog
-from playmill.training.collector import Collector, Stopwatch, seating
+from playmill.training.config import Train
 from playmill.training.judge import Judge
-from playmill.training.learner import Learner
-from playmill.training.precision import faster_in_bfloat16
+from playmill.training.lane import CpuLane, Done, Lane, seating_seed
 from playmill.training.runs import RunFolder
-from playmill.training.shards import Shards
 from playmill.training.status import Status
 
 
@@ -37,33 +31,30 @@ class Listener(Protocol):
 
 
 class Trainer:
-    """One run, from its last checkpoint (or the start) to its budget's end or `stop()`."""
+    """One run, from its last checkpoint (or the start) to its budget's end or `stop()`.
+
+    `run` does it all; `begin`, `advance` and `finish` are its parts, for those who turn several
+    trainers at once."""
 
     def __init__(self, run: RunFolder, listener: Listener) -> None:
         config = run.config
         self.run_folder, self.config, self.listener = run, config, listener
         self.spec = config.spec
-        self.shards = Shards(min(config.threads, config.games))
         self.updates = self.turns = self.games_played = 0
         self.seconds = 0.0
-        self.past: list[Policy] = []
         self.seated = -1
+        self._skipped = self._restored = 0
         self._stopping: str | None = None
         self._checkpoint: str | None = None
-        self._saved_at = 0.0
+        self._saved_at = self._begun = self._before = 0.0
 
         self.store = Store(run.checkpoints, config.checkpoints.keep, on_warning=listener.note)
         latest = self.store.latest()
         saved = read(latest) if latest is not None else None
         if latest is not None and saved is not None:
             check_schema(self.spec, saved.meta, latest)
-        self.bfloat16 = cast(bool, saved.meta["bfloat16"]) if saved is not None else self._choose_precision()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(config.seed)
-            policy = Policy(self.spec, config.network)
-        self.learner = Learner(policy, config.ppo, config.seed, self.bfloat16, self.shards)
-        self.collector = Collector(self.spec, config.games, config.steps, config.seed, self.shards)
-        self.judge = Judge(config, self.spec, policy)
+        self.lane = _lane(config, saved)
+        self.judge = Judge(config, self.spec, self.policy)
         if latest is not None and saved is not None:
             self._load(latest, saved)
         self.metrics = MetricsLog(run.path, self.turns if latest is not None else None)
@@ -71,7 +62,7 @@ class Trainer:
 
     @property
     def policy(self) -> Policy:
-        return self.learner.policy
+        return self.lane.policy
 
     def stop(self, reason: str) -> None:
         """Ends the training after the update in hand."""
@@ -79,51 +70,46 @@ class Trainer:
 
     def run(self) -> str:
         """Trains; returns why it ended. The last state is saved."""
-        begun, before = time.perf_counter(), self.seconds
-        self._saved_at = self.seconds
-        watch = Stopwatch()
-        reason = self._finished()
+        self.begin()
+        reason = self.finished()
         while reason is None:
-            self._update(watch)
-            self.seconds = before + time.perf_counter() - begun
-            if self.judge.due(self.turns):
-                self._evaluate(final=False)
-                watch.lap(None)
-                self.seconds = before + time.perf_counter() - begun
-            self._save_when_due()
-            reason = self._finished()
+            reason = self.advance()
+        self.finish(reason)
+        return reason
+
+    def begin(self) -> None:
+        """Starts the clock."""
+        self._begun, self._before = time.perf_counter(), self.seconds
+        self._saved_at = self.seconds
+
+    def advance(self) -> str | None:
+        """One update, an evaluation and a checkpoint where they are due; why the run is over, if it is."""
+        self._seat_opponents()
+        done = self.lane.update(self.updates, self._progress())
+        self.updates += 1
+        self.turns += self.config.games * self.config.steps
+        self._tell(done)
+        self._clock()
+        if self.judge.due(self.turns):
+            self._evaluate(final=False)
+            self._clock()
+        self._save_when_due()
+        return self.finished()
+
+    def finish(self, reason: str) -> None:
+        """Saves the last state; judges it once more when the budget was the reason."""
         self._save(must=True)
         if reason == "budget":
             self._evaluate(final=True)
             self._save(must=True)
         self.writer.close()
         self.metrics.close()
-        self.shards.close()
-        return reason
+        self.lane.close()
+
+    def _clock(self) -> None:
+        self.seconds = self._before + time.perf_counter() - self._begun
 
     # One update
-
-    def _update(self, watch: Stopwatch) -> None:
-        self._seat_opponents()
-        watch.seconds.clear()
-        started = time.perf_counter()
-        rollout = self.collector.collect(self.policy, self.past, self.updates, watch, self.bfloat16)
-        returns = seat_returns(rollout, self.config.ppo.gamma, self.config.ppo.lam, self.collector.kernels)
-        watch.lap("returns")
-        skipped, restored = self.learner.skipped, self.learner.restored
-        losses = self.learner.update(rollout, returns, self.updates, self._progress())
-        watch.lap("update")
-        elapsed = time.perf_counter() - started
-        self.updates += 1
-        self.turns += rollout.steps * rollout.games
-        ended = int(rollout.over.sum())
-        self.games_played += ended
-        if self.learner.restored > restored:
-            self.listener.note(f"update {self.updates}: weights were not finite; the update was undone")
-        elif self.learner.skipped > skipped:
-            count = self.learner.skipped - skipped
-            self.listener.note(f"update {self.updates}: {count} gradient steps were not finite and left out")
-        self._report(losses, watch.seconds, elapsed, ended)
 
     def _seat_opponents(self) -> None:
         """Takes the policy into the past now and then, and seats the opponents anew."""
@@ -134,24 +120,35 @@ class Trainer:
         if version == self.seated:
             return
         if opponents.past and self.updates:
-            self.past.append(copy.deepcopy(self.policy).requires_grad_(False))
-            del self.past[: -opponents.keep]
+            self.lane.remember(opponents.keep)
         self.seated = version
-        seed = int(np.random.SeedSequence((self.config.seed, version)).generate_state(1)[0])
-        games = self.config.games
-        self.collector.set_drivers(seating(self.spec, opponents, games, len(self.past), seed))
+        self.lane.seat(seating_seed(self.config.seed, version))
 
-    def _report(self, losses: dict[str, float], phases: dict[str, float], elapsed: float, ended: int) -> None:
+    def _tell(self, done: Done | None) -> None:
+        """Counts an update and tells whoever watches."""
+        if done is None:
+            return
+        self.games_played += done.games
+        number = done.number + 1
+        if done.restored > self._restored:
+            self.listener.note(f"update {number}: weights were not finite; the update was undone")
+        elif done.skipped > self._skipped:
+            count = done.skipped - self._skipped
+            self.listener.note(f"update {number}: {count} gradient steps were not finite and left out")
+        self._skipped, self._restored = done.skipped, done.restored
+        self._report(done)
+
+    def _report(self, done: Done) -> None:
         turns = self.config.games * self.config.steps
-        shares = {phase: seconds / elapsed for phase, seconds in phases.items()}
+        shares = {phase: seconds / done.seconds for phase, seconds in done.phases.items()}
         status = Status(
-            turns=self.turns,
-            updates=self.updates,
+            turns=(done.number + 1) * turns,
+            updates=done.number + 1,
             seconds=self.seconds,
-            turns_per_s=turns / elapsed,
-            games_per_s=ended / elapsed,
+            turns_per_s=turns / done.seconds,
+            games_per_s=done.games / done.seconds,
             shares=shares,
-            losses=losses,
+            losses=done.losses,
             evaluation=self.judge.latest,
             history=self.judge.history,
             extras=self.judge.extras,
@@ -159,16 +156,13 @@ class Trainer:
             eta_s=self._eta(),
         )
         self.listener.update(status)
-        values = {f"loss/{name}": value for name, value in losses.items()}
+        values = {f"loss/{name}": value for name, value in done.losses.items()}
         values |= {f"time/{phase}": share for phase, share in shares.items()}
         values |= {"speed/turns_per_s": status.turns_per_s, "speed/games_per_s": status.games_per_s}
         values |= {"run/seconds": self.seconds, "run/games": float(self.games_played)}
-        values |= {
-            "guard/skipped": float(self.learner.skipped),
-            "guard/restored": float(self.learner.restored),
-        }
-        values |= {f"self/{name}": mean for name, mean in self.collector.learner_stats().items()}
-        self.metrics.write(self.turns, values)
+        values |= {"guard/skipped": float(done.skipped), "guard/restored": float(done.restored)}
+        values |= {f"self/{name}": mean for name, mean in done.stats.items()}
+        self.metrics.write(status.turns, values)
 
     # Budget
 
@@ -178,7 +172,8 @@ class Trainer:
             return self.turns / self.config.turns
         return self.seconds / (60.0 * self.config.minutes) if self.config.minutes else 0.0
 
-    def _finished(self) -> str | None:
+    def finished(self) -> str | None:
+        """Why the run is over, if it is."""
         if self._stopping is not None:
             return self._stopping
         spent = self.config.turns and self.turns >= self.config.turns
@@ -196,6 +191,7 @@ class Trainer:
     # Judging
 
     def _evaluate(self, final: bool) -> None:
+        self._tell(self.lane.wait())
         values = self.judge.judge(self.turns, self.seconds, final)
         self.metrics.write(self.turns, values)
         if self.judge.is_best():
@@ -211,33 +207,27 @@ class Trainer:
             self._save(must=bool(by_count))
 
     def _save(self, must: bool, best_score: float | None = None) -> None:
+        self._tell(self.lane.wait())
         self._saved_at = self.seconds
-        tensors = self.learner.state()
-        for i, policy in enumerate(self.past):
-            tensors |= {f"past/{i}/{name}": tensor for name, tensor in policy.state_dict().items()}
-        network = self.config.network
         meta: dict[str, Any] = {
             "game": self.config.game,
             "options": self.config.options,
             "schema_hash": f"{self.spec.schema.hash:016x}",
-            "network": {
-                "hidden": list(network.hidden),
-                "separate": network.separate,
-                "activation": network.activation,
-            },
+            "network": dataclasses.asdict(self.config.network),
             "seed": self.config.seed,
-            "bfloat16": self.bfloat16,
+            "device": self.config.device,
+            "precision": self.lane.precision,
             "updates": self.updates,
             "turns": self.turns,
             "seconds": self.seconds,
             "games_played": self.games_played,
             "seated": self.seated,
-            "past": len(self.past),
-            "skipped": self.learner.skipped,
-            "restored": self.learner.restored,
+            "past": len(self.lane.past),
+            "skipped": self._skipped,
+            "restored": self._restored,
             "judge": self.judge.state(),
         }
-        blobs = self.collector.snapshot()
+        tensors, blobs = self.lane.tensors(), self.lane.blobs()
         self.writer.submit(self.turns, tensors, meta, blobs, must=must, best_score=best_score)
 
     def _load(self, path: Path, checkpoint: Checkpoint) -> None:
@@ -245,22 +235,11 @@ class Trainer:
         self.updates, self.turns = meta["updates"], meta["turns"]
         self.seconds, self.games_played = meta["seconds"], meta["games_played"]
         self.seated = meta["seated"]
-        self.learner.skipped, self.learner.restored = meta["skipped"], meta["restored"]
+        self._skipped, self._restored = meta["skipped"], meta["restored"]
         try:
-            self.learner.load_state(checkpoint.tensors)
+            self.lane.load(checkpoint.tensors, checkpoint.blobs, meta)
         except (KeyError, RuntimeError) as error:
             raise PlaymillError(f"{path} does not fit this run's config: {error}") from None
-        for i in range(meta["past"]):
-            prefix = f"past/{i}/"
-            weights = {
-                name.removeprefix(prefix): tensor
-                for name, tensor in checkpoint.tensors.items()
-                if name.startswith(prefix)
-            }
-            policy = Policy(self.spec, self.config.network).requires_grad_(False)
-            load_weights(policy, weights, path)
-            self.past.append(policy)
-        self.collector.restore(checkpoint.blobs)
         self.judge.load_state(meta["judge"])
         self.store.drop_after(self.turns)
         self._checkpoint = path.name
@@ -273,7 +252,13 @@ class Trainer:
             f"the checkpoint could not be saved ({error}); training goes on, the last one stays"
         )
 
-    def _choose_precision(self) -> bool:
-        if self.config.precision != "auto":
-            return self.config.precision == "bfloat16"
-        return faster_in_bfloat16(self.spec, self.config.network, self.config.ppo.minibatch)
+
+def _lane(config: Train, saved: Checkpoint | None) -> Lane:
+    """The lane a run is trained on; a resumed one keeps the precision it began with."""
+    spec = config.spec
+    precision = None if saved is None else str(saved.meta["precision"])
+    if config.device == "cpu":
+        return CpuLane(config, spec, precision)
+    from playmill.training.cuda_lane import CudaLane
+
+    return CudaLane(config, spec, precision)

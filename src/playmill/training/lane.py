@@ -1,0 +1,180 @@
+"""A lane is the circle on one device: games in flight, policy, rollout, returns, update. The trainer
+turns it and keeps the budget, the folder and the judge; a lane knows none of them."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from playmill.algorithms import seat_returns
+from playmill.games import GameSpec
+from playmill.policies import Policy
+from playmill.training.collector import Collector, Stopwatch, seating
+from playmill.training.config import Train
+from playmill.training.learner import Learner
+from playmill.training.precision import faster_in_bfloat16
+from playmill.training.shards import Shards
+
+
+@dataclass(frozen=True)
+class Done:
+    """What one update brought, once its numbers are known."""
+
+    number: int
+    seconds: float
+    phases: Mapping[str, float]
+    """Seconds by phase."""
+    losses: Mapping[str, float]
+    stats: Mapping[str, float]
+    """Means of the game's named statistics where the learner sat."""
+    games: int
+    """That ended."""
+    skipped: int
+    """Gradient steps left out so far because something was not a finite number."""
+    restored: int
+    """Updates undone so far because weights were not finite."""
+
+
+class Lane(Protocol):
+    """Games, policy and learner on one device."""
+
+    policy: Policy
+    """On the lane's device, up to date after `wait`."""
+    precision: str
+    """Of the layers, as it was chosen."""
+    past: list[Policy]
+    """Earlier versions that play as opponents."""
+
+    def update(self, number: int, progress: float) -> Done | None:
+        """Plays and learns from one rollout. A lane may work ahead: then this is the update before."""
+
+    def wait(self) -> Done | None:
+        """Until all work is done; the update not yet told of, if there is one."""
+
+    def remember(self, keep: int) -> None:
+        """Takes the policy as it is now among the past ones."""
+
+    def seat(self, seed: int) -> None:
+        """Seats the opponents anew."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything learnt, by name."""
+
+    def blobs(self) -> dict[str, bytes]:
+        """Everything in flight, by name."""
+
+    def load(
+        self, tensors: Mapping[str, Tensor], blobs: Mapping[str, bytes], meta: Mapping[str, Any]
+    ) -> None:
+        """Back to what `tensors` and `blobs` returned."""
+
+    def close(self) -> None: ...
+
+
+class CpuLane:
+    """Shards of games and rows, one for each thread."""
+
+    def __init__(self, config: Train, spec: GameSpec, precision: str | None) -> None:
+        """`precision`: as a checkpoint has it, or None to choose."""
+        self.config, self.spec = config, spec
+        self.shards = Shards(min(config.threads, config.games))
+        self.precision = precision or self._choose_precision()
+        bfloat16 = self.precision == "bfloat16"
+        self.learner = Learner(new_policy(config, spec), config.ppo, config.seed, bfloat16, self.shards)
+        self.collector = Collector(spec, config.games, config.steps, config.seed, self.shards)
+        self.past: list[Policy] = []
+        self.watch = Stopwatch()
+
+    @property
+    def policy(self) -> Policy:
+        return self.learner.policy
+
+    def update(self, number: int, progress: float) -> Done:
+        learner, ppo, watch = self.learner, self.config.ppo, self.watch
+        watch.seconds.clear()
+        watch.lap(None)
+        started = time.perf_counter()
+        rollout = self.collector.collect(self.policy, self.past, number, watch, learner.bfloat16)
+        returns = seat_returns(rollout, ppo.gamma, ppo.lam, self.collector.kernels)
+        watch.lap("returns")
+        losses = learner.update(rollout, returns, number, progress)
+        watch.lap("update")
+        return Done(
+            number=number,
+            seconds=time.perf_counter() - started,
+            phases=dict(watch.seconds),
+            losses=losses,
+            stats=self.collector.learner_stats(),
+            games=int(rollout.over.sum()),
+            skipped=learner.skipped,
+            restored=learner.restored,
+        )
+
+    def wait(self) -> None:
+        return None
+
+    def remember(self, keep: int) -> None:
+        self.past.append(copy.deepcopy(self.policy).requires_grad_(False))
+        del self.past[:-keep]
+
+    def seat(self, seed: int) -> None:
+        games, opponents = self.config.games, self.config.opponents
+        self.collector.set_drivers(seating(self.spec, opponents, games, len(self.past), seed))
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {**self.learner.state(), **past_tensors(self.past)}
+
+    def blobs(self) -> dict[str, bytes]:
+        return self.collector.snapshot()
+
+    def load(
+        self, tensors: Mapping[str, Tensor], blobs: Mapping[str, bytes], meta: Mapping[str, Any]
+    ) -> None:
+        self.learner.load_state(dict(tensors))
+        self.learner.skipped, self.learner.restored = meta["skipped"], meta["restored"]
+        self.past = [past_policy(self.config, self.spec, tensors, i) for i in range(meta["past"])]
+        self.collector.restore(dict(blobs))
+
+    def close(self) -> None:
+        self.shards.close()
+
+    def _choose_precision(self) -> str:
+        if self.config.precision != "auto":
+            return self.config.precision
+        faster = faster_in_bfloat16(self.spec, self.config.network, self.config.ppo.minibatch)
+        return "bfloat16" if faster else "float32"
+
+
+def new_policy(config: Train, spec: GameSpec) -> Policy:
+    """The policy a run begins with: a function of its seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        return Policy(spec, config.network)
+
+
+def past_tensors(past: list[Policy]) -> dict[str, Tensor]:
+    return {
+        f"past/{i}/{name}": tensor.detach().clone()
+        for i, policy in enumerate(past)
+        for name, tensor in policy.state_dict().items()
+    }
+
+
+def past_policy(config: Train, spec: GameSpec, tensors: Mapping[str, Tensor], number: int) -> Policy:
+    """A past policy out of a checkpoint's tensors."""
+    prefix = f"past/{number}/"
+    policy = Policy(spec, config.network).requires_grad_(False)
+    policy.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+    return policy
+
+
+def seating_seed(seed: int, version: int) -> int:
+    """Names who sits where."""
+    return int(np.random.SeedSequence((seed, version)).generate_state(1)[0])
