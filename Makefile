@@ -5,9 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 RECIPE ?= skull_king/quick
 ARGS ?=
-CPP := $(shell find native -name '*.hpp' -o -name '*.cpp')
+CPP := $(shell find native -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
 CMAKE := $(BIN)/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DPLAYMILL_TESTS=ON
-STUB := $(BIN)/python -c 'import pathlib, playmill._native as n; print(pathlib.Path(n.__file__).with_name("_native.pyi"))'
+BUILT := $(BIN)/python -c 'import pathlib, playmill._native as n; print(pathlib.Path(n.__file__).parent)'
 BENCHES := pool train learn-tiny learn-skull-king resume signature
 
 .PHONY: train test setup lint format native-test cuda-check python-test sanitize bench docs stub golden fuzz clean
@@ -39,7 +39,9 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
-	cmp src/playmill/_native.pyi $$($(STUB)) || { echo "the stub is stale: make stub"; exit 1; }
+	@for stub in _native.pyi _cuda.pyi; do \
+	  test ! -e $$($(BUILT))/$$stub || cmp src/playmill/$$stub $$($(BUILT))/$$stub || \
+	    { echo "the stub is stale: make stub"; exit 1; }; done
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -58,12 +60,10 @@ sanitize: setup
 	$(BIN)/cmake --build build/sanitize
 	$(BIN)/ctest --test-dir build/sanitize --output-on-failure
 
-cuda-check:
+cuda-check: setup
 	@if command -v nvcc >/dev/null; then \
-	  mkdir -p build && \
-	  nvcc -std=c++20 --expt-relaxed-constexpr -arch=sm_90 -Inative -c native/tests/cuda_compile.cu -o build/cuda_compile.o && \
-	  echo "every game compiles as CUDA device code"; \
-	else echo "no nvcc here: the CUDA compile check is left out"; fi
+	  $(BIN)/python -c 'import playmill._cuda as c; print("every game and kernel compiled for CUDA", c.ARCHITECTURES)'; \
+	else echo "no nvcc here: the CUDA lane is left out"; fi
 
 python-test: setup
 	$(BIN)/pytest -q
@@ -75,7 +75,7 @@ docs: setup
 	$(BIN)/pytest -q tests/unit/test_docs.py tests/unit/test_contributing.py tests/unit/test_examples.py
 
 stub: setup
-	cp $$($(STUB)) src/playmill/_native.pyi
+	cp $$($(BUILT))/*.pyi src/playmill/
 
 golden: setup
 	$(BIN)/python -m tests.golden.transcript

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bars import Result
+from playmill.pools.lanes import cuda_lane
 
-NAMES = ("pool", "train", "learn-tiny", "learn-skull-king", "resume", "signature")
+NAMES = ("pool", "train", "learn-tiny", "learn-skull-king", "resume", "gpu", "gpu-strength", "signature")
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -46,10 +47,11 @@ def run(name: str, *, quiet: bool, quick: bool, save: bool) -> None:
 
 
 def hardware() -> str:
-    """The processor and how many cores of it there are for this process."""
+    """The processor, how many cores of it there are for this process, and the card."""
     name = platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         lines = cpuinfo.read_text().splitlines()
         name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
-    return f"{name}, {len(os.sched_getaffinity(0))} cores"
+    card = cuda_lane().card
+    return f"{name}, {len(os.sched_getaffinity(0))} cores" + (f", {card.name}" if card is not None else "")

@@ -12,6 +12,7 @@
 #include "../core/returns.hpp"
 #include "../core/sample.hpp"
 #include "../games/all_games.hpp"
+#include "fields.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -135,23 +136,6 @@ class GameHandle {
   std::unique_ptr<AnyGame> game_;
 };
 
-Schema schema_from(nb::list fields) {
-  Schema schema;
-  for (nb::handle item : fields) {
-    nb::tuple t = nb::cast<nb::tuple>(item);
-    Field field;
-    field.name = nb::cast<std::string>(t[0]);
-    field.encoding = static_cast<Encoding>(nb::cast<int>(t[1]));
-    field.rows = nb::cast<int>(t[2]);
-    field.columns = nb::cast<int>(t[3]);
-    field.size = nb::cast<int>(t[4]);
-    field.scale = nb::cast<float>(t[5]);
-    schema.add(field);
-    if (const auto counted = nb::cast<std::string>(t[6]); !counted.empty()) schema.counted(counted);
-  }
-  return schema;
-}
-
 nb::dict facts_of(const std::string& name, const OptionValues& options) {
   const GameFacts facts = entry(name).facts(options);
   nb::dict out;
@@ -258,6 +242,7 @@ class KernelsHandle {
 NB_MODULE(_native, m) {
   m.doc() = "Playmill's native core: rules, pools of games, packed observations.";
   m.attr("FIRST_BOT") = kFirstBot;
+  m.attr("WITHOUT_CUDA") = PLAYMILL_WITHOUT_CUDA;  // why the CUDA lane was not built, or nothing
   nb::exception<IllegalAction>(m, "IllegalAction", PyExc_ValueError);
   nb::exception<OutOfTurn>(m, "OutOfTurn", PyExc_RuntimeError);
 

@@ -34,8 +34,13 @@ struct Report {
   PM_FN void count(int stat, int seat, float value) {
     if (tally == nullptr) return;
     Tally& cell = tally[driver[seat] * stats + stat];
+#if defined(__CUDA_ARCH__)
+    atomicAdd(&cell.sum, static_cast<double>(value));
+    atomicAdd(reinterpret_cast<unsigned long long*>(&cell.n), 1ull);
+#else
     cell.sum += static_cast<double>(value);
     cell.n += 1;
+#endif
   }
 };
 

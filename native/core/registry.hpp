@@ -168,8 +168,12 @@ GameEntry make_entry() {
   return entry;
 }
 
+// A list of games as a type.
 template <Game... Games>
-std::map<std::string, GameEntry> make_registry() {
+struct GameList {};
+
+template <Game... Games>
+std::map<std::string, GameEntry> make_registry(GameList<Games...>) {
   return {{Games::kName, make_entry<Games>()}...};
 }
 

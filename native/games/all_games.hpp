@@ -9,13 +9,15 @@
 
 namespace playmill {
 
+using AllGames = GameList<  //
+    Kuhn,                   //
+    Leduc,                  //
+    LiarsDice,              //
+    SkullKing               //
+    >;
+
 inline const std::map<std::string, GameEntry>& all_games() {
-  static const auto games = make_registry<  //
-      Kuhn,                                 //
-      Leduc,                                //
-      LiarsDice,                            //
-      SkullKing                             //
-      >();
+  static const auto games = make_registry(AllGames{});
   return games;
 }
 

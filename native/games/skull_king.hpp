@@ -489,9 +489,13 @@ class SkullKing {
     const int size = deck_size(options);
     cards_ = static_cast<std::uint8_t>(cards_in(options, round_));
     tricks_left_ = cards_;
-    std::uint8_t pile[kCards];
-    const int gap = kCards - size;  // without beasts and loot: the king, then 3 to 71
-    for (int i = 0; i < kCards; ++i) pile[i] = static_cast<std::uint8_t>(i + (gap != 0 && i > 0 ? 2 : 0));
+    // The cards in order, four at a time. Without beasts and loot: the king, then 3 to 71.
+    alignas(4) std::uint8_t pile[kCards + 2];
+    const std::uint32_t gap = size == kCards ? 0 : 0x02020202u;
+    for (std::uint32_t i = 0; i < sizeof pile / 4; ++i) {
+      const std::uint32_t four = 0x03020100u + i * 0x04040404u + (i == 0 ? gap & ~0xFFu : gap);
+      memcpy(pile + 4 * i, &four, 4);
+    }
     Random random(seed_, round_);
     int at = 0;
     for (int p = 0; p < places(options); ++p) {

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 FIRST_BOT: int = 32
 
+WITHOUT_CUDA: str = ''
+
 class IllegalAction(ValueError):
     pass
 

@@ -1,50 +1,28 @@
-"""What every pool of games promises, for every game and for unusual options of Skull King."""
+"""What every pool of games promises, for every game and for unusual options of Skull King: once on the
+CPU, once on the card."""
 
 import numpy as np
 import pytest
 
 from playmill.games import Game, IllegalAction, OutOfTurn, PlaymillError, UnknownName, registry
 from playmill.pools import FIRST_BOT, NativePool
-from playmill.pools.native import Turns
-
-CASES = [(name, {}) for name in registry.names()] + [
-    ("skull_king", {"players": 2}),
-    ("skull_king", {"players": 8, "deck": "70", "powers": "off"}),
-    ("skull_king", {"players": 3, "schedule": "past_your_bedtime", "scoring": "cannonball"}),
-    ("skull_king", {"players": 5, "scoring": "rascal", "harry": "at_once", "win_bonus": 100}),
-]
-every_case = pytest.mark.parametrize(
-    ("game", "options"), CASES, ids=["-".join([n, *(f"{k}={v}" for k, v in o.items())]) for n, o in CASES]
-)
-every_game = pytest.mark.parametrize("game", registry.names())
+from tests.contract.cases import every_case, every_game, goes_on_identically, masks, play, same
+from tests.contract.host_pool import HostPool
 
 
-def make(game, games=16, options=None, **more):
-    return NativePool(game, games, options=options or {}, **more)
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def make(request):
+    """Makes pools on one of the devices."""
+    kind = NativePool if request.param == "cpu" else HostPool
 
+    def made(game, games=16, options=None, **more):
+        return kind(game, games, options=options or {}, **more)
 
-def masks(pool, turns):
-    """Legal actions as bools, [N, A]."""
-    return np.unpackbits(turns.legal, axis=1, count=pool.spec.actions, bitorder="little").astype(bool)
-
-
-def copies(arrays):
-    return tuple(array.copy() for array in arrays)
-
-
-def play(pool, bot="random"):
-    """One step: what was shown, answered and brought about, as copies."""
-    turns = copies(pool.turns())
-    actions = pool.bot_actions(bot).copy()
-    return (*turns, actions, *copies(pool.act(actions)))
-
-
-def same(a, b):
-    return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+    return made
 
 
 @every_case
-def test_arrays_have_the_shapes_and_types_of_the_spec(game, options):
+def test_arrays_have_the_shapes_and_types_of_the_spec(make, game, options):
     pool = make(game, 7, options)
     spec = pool.spec
     turns = pool.turns()
@@ -68,7 +46,7 @@ def test_arrays_have_the_shapes_and_types_of_the_spec(game, options):
 
 
 @every_case
-def test_every_row_has_a_legal_action_a_seat_and_a_role(game, options):
+def test_every_row_has_a_legal_action_a_seat_and_a_role(make, game, options):
     pool = make(game, 64, options, seed=3)
     roles = set()
     for step in range(200):
@@ -87,7 +65,7 @@ def test_every_row_has_a_legal_action_a_seat_and_a_role(game, options):
     assert 0 in roles
 
 
-def test_skull_king_asks_for_every_kind_of_decision():
+def test_skull_king_asks_for_every_kind_of_decision(make):
     pool = make("skull_king", 256, seed=1)
     roles = set()
     for _ in range(200):
@@ -97,7 +75,7 @@ def test_skull_king_asks_for_every_kind_of_decision():
 
 
 @every_case
-def test_a_seed_names_a_game(game, options):
+def test_a_seed_names_a_game(make, game, options):
     """Row by row, a pool on named seeds is the single games of those seeds, byte for byte."""
     seeds = np.array([0, 1, 5, 2**63 + 12345, 2**64 - 1], np.uint64)
     pool = make(game, len(seeds), options, seed=99, threads=2)
@@ -124,7 +102,7 @@ def test_a_seed_names_a_game(game, options):
 
 
 @every_game
-def test_bots_answer_alike_in_a_pool_and_in_a_single_game(game):
+def test_bots_answer_alike_in_a_pool_and_in_a_single_game(make, game):
     for bot in registry.spec(game).bots:
         pool = make(game, 3)
         pool.reset([4, 5, 6])
@@ -139,7 +117,7 @@ def test_bots_answer_alike_in_a_pool_and_in_a_single_game(game):
 
 
 @every_game
-def test_one_bot_number_a_row(game):
+def test_one_bot_number_a_row(make, game):
     pool = make(game, 6)
     pool.turns()
     kinds = np.arange(6, dtype=np.uint8) % len(pool.spec.bots)
@@ -149,7 +127,7 @@ def test_one_bot_number_a_row(game):
 
 
 @every_game
-def test_an_illegal_action_names_its_row_and_changes_nothing(game):
+def test_an_illegal_action_names_its_row_and_changes_nothing(make, game):
     pool = make(game, 8, seed=2)
     for _ in range(5):
         play(pool)
@@ -167,42 +145,7 @@ def test_an_illegal_action_names_its_row_and_changes_nothing(game):
 
 
 @every_game
-def test_actions_too_large_for_the_engine_are_not_wrapped_round(game):
-    pool = make(game, 4)
-    pool.turns()
-    wide = pool.bot_actions().astype(np.int64)
-    before = pool.snapshot()
-    wide[2] += 2**32
-    with pytest.raises(ValueError, match="row 2"):
-        pool.act(wide)
-    assert pool.snapshot() == before
-
-
-@every_game
-@pytest.mark.parametrize(
-    ("wrong", "error", "says"),
-    [
-        (lambda good: good[:-1], ValueError, r"shape \(8,\).*\(7,\)"),
-        (lambda good: good[:, None], ValueError, r"shape \(8,\).*\(8, 1\)"),
-        (lambda _: 0, ValueError, r"shape \(8,\).*\(\)"),
-        (lambda good: good.astype(np.float64), TypeError, "integers, got float64"),
-        (lambda good: good.astype(bool), TypeError, "integers, got bool"),
-        (lambda good: good.astype(str), TypeError, "integers, got <U"),
-    ],
-)
-def test_actions_of_the_wrong_shape_or_type_change_nothing(game, wrong, error, says):
-    pool = make(game, 8)
-    pool.turns()
-    good = pool.bot_actions().copy()
-    before = pool.snapshot()
-    with pytest.raises(error, match=says):
-        pool.act(wrong(good))
-    assert pool.snapshot() == before
-    pool.act(good.tolist())  # lists of the right length are welcome
-
-
-@every_game
-def test_answers_come_after_turns(game):
+def test_answers_come_after_turns(make, game):
     pool = make(game, 4)
     before = pool.snapshot()
     with pytest.raises(OutOfTurn, match=r"act\(\) before turns\(\)"):
@@ -216,7 +159,7 @@ def test_answers_come_after_turns(game):
 
 
 @every_game
-def test_a_wrong_driver_table_changes_nothing(game):
+def test_a_wrong_driver_table_changes_nothing(make, game):
     pool = make(game, 5)
     seats, bots = pool.spec.seats, len(pool.spec.bots)
     play(pool)
@@ -238,7 +181,7 @@ def test_a_wrong_driver_table_changes_nothing(game):
 
 
 @every_game
-def test_driver_numbers_are_not_wrapped_round(game):
+def test_driver_numbers_are_not_wrapped_round(make, game):
     pool = make(game, 2)
     table = np.zeros((2, pool.spec.seats), np.int64)
     table[1, 0] = 256
@@ -248,63 +191,19 @@ def test_driver_numbers_are_not_wrapped_round(game):
     assert pool.snapshot() == before
 
 
-@every_game
-def test_foreign_arrays_are_refused(game):
-    pool = make(game, 4)
-    rows = pool.empty_turns()
-    before = pool.snapshot()
-    with pytest.raises(ValueError, match="observation must have 4 along axis 0, got 3"):
-        pool.turns(Turns(rows.observation[:3].copy(), *rows[1:]))
-    with pytest.raises(TypeError):
-        pool.turns(Turns(rows.observation.astype(np.int32), *rows[1:]))
-    with pytest.raises(ValueError, match="seeds must have 4 along axis 0, got 5"):
-        pool.reset(np.arange(5))
-    assert pool.snapshot() == before
-
-
-@every_game
-def test_the_caller_may_bring_the_arrays(game):
-    mine, theirs = make(game, 6, seed=4), make(game, 6, seed=4)
-    turns, outcome = mine.empty_turns(), mine.empty_outcome()
-    for _ in range(20):
-        assert mine.turns(turns) is turns
-        assert same(turns, theirs.turns())
-        actions = mine.bot_actions().copy()
-        assert mine.act(actions, outcome) is outcome
-        theirs.bot_actions()
-        assert same(outcome, theirs.act(actions))
-
-
 @every_case
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_restored_pool_goes_on_identically(game, options, threads):
-    pool = make(game, 12, options, seed=6, threads=threads)
-    drivers = np.zeros((12, pool.spec.seats), np.uint8)
-    drivers[::2, 1:] = FIRST_BOT + len(pool.spec.bots) - 1
-    pool.set_drivers(drivers)
-    for _ in range(30):
-        play(pool)
-    saved = pool.snapshot()
-    ahead = [play(pool) for _ in range(60)]
-    stats = pool.stats()
-    other = make(game, 12, options, seed=6, threads=threads)
-    other.restore(saved)
-    assert all(same(play(other), step) for step in ahead)
-    assert other.stats() == stats
-    pool.restore(saved)
-    assert pool.snapshot() == saved
-    assert same(play(pool), ahead[0])
+def test_a_restored_pool_goes_on_identically(make, game, options):
+    goes_on_identically(lambda: make(game, 12, options, seed=6))
 
 
 @every_game
-def test_a_snapshot_of_another_pool_is_refused(game):
+def test_a_snapshot_of_another_pool_is_refused(make, game):
     pool = make(game, 4, seed=1)
     before = pool.snapshot()
     other = next(name for name in registry.names() if name != game)
     for foreign in (
         make(game, 5, seed=1).snapshot(),
         make(game, 4, seed=2).snapshot(),
-        make(game, 4, seed=1, threads=2).snapshot(),
         make(other, 4, seed=1).snapshot(),
         before[:-1],
         b"",
@@ -315,23 +214,14 @@ def test_a_snapshot_of_another_pool_is_refused(game):
         assert pool.snapshot() == before
 
 
-def test_a_snapshot_under_other_options_is_refused():
+def test_a_snapshot_under_other_options_is_refused(make):
     pool = make("skull_king", 4)
     with pytest.raises(PlaymillError, match="another pool"):
         pool.restore(make("skull_king", 4, {"deck": "70"}).snapshot())
 
 
-@every_case
-def test_the_number_of_threads_changes_nothing(game, options):
-    pools = [make(game, 21, options, seed=7, threads=threads) for threads in (1, 2, 3)]
-    for _ in range(60):
-        steps = [play(pool, pool.spec.bots[-1]) for pool in pools]
-        assert same(steps[0], steps[1])
-        assert same(steps[0], steps[2])
-
-
 @every_game
-def test_a_pools_own_seed_names_all_its_games(game):
+def test_a_pools_own_seed_names_all_its_games(make, game):
     first, again, other = make(game, 64, seed=1), make(game, 64, seed=1), make(game, 64, seed=2)
     steps = [[play(pool) for _ in range(20)] for pool in (first, again, other)]
     assert all(same(a, b) for a, b in zip(steps[0], steps[1], strict=True))
@@ -339,7 +229,7 @@ def test_a_pools_own_seed_names_all_its_games(game):
 
 
 @every_game
-def test_drivers_decide_whose_turns_surface(game):
+def test_drivers_decide_whose_turns_surface(make, game):
     pool = make(game, 30, seed=5)
     seats = pool.spec.seats
     drivers = np.full((30, seats), FIRST_BOT, np.uint8)
@@ -353,7 +243,7 @@ def test_drivers_decide_whose_turns_surface(game):
 
 
 @every_case
-def test_bots_inside_play_as_bots_outside_would(game, options):
+def test_bots_inside_play_as_bots_outside_would(make, game, options):
     """The learner in seat 0 sees the same games whether the other seats surface or not."""
     spec = registry.spec(game, options)
     bot = spec.bots[-1]
@@ -380,7 +270,7 @@ def test_bots_inside_play_as_bots_outside_would(game, options):
 
 
 @every_game
-def test_statistics_count_each_driver_by_itself(game):
+def test_statistics_count_each_driver_by_itself(make, game):
     pool = make(game, 40, seed=3, stagger=False)
     assert pool.stats() == {}
     drivers = np.zeros((40, pool.spec.seats), np.uint8)
@@ -407,7 +297,7 @@ def test_statistics_count_each_driver_by_itself(game):
     assert pool.stats() == {}
 
 
-def test_on_named_seeds_only_those_games_count():
+def test_on_named_seeds_only_those_games_count(make):
     pool = make("kuhn", 10)
     pool.reset(np.arange(10))
     pool.clear_stats()
@@ -416,7 +306,7 @@ def test_on_named_seeds_only_those_games_count():
     assert pool.stats()[0]["score"][1] == 20  # ten games, two seats
 
 
-def test_staggered_starts_mix_the_rounds():
+def test_staggered_starts_mix_the_rounds(make):
     together, apart = make("skull_king", 500, stagger=False), make("skull_king", 500)
 
     def rounds(pool):
@@ -430,18 +320,35 @@ def test_staggered_starts_mix_the_rounds():
     assert np.abs(rounds(apart) - 500 * shares).max() < 45
 
 
-def test_a_pool_needs_games_threads_and_a_known_game():
+@every_game
+def test_seeds_are_one_a_game(make, game):
+    pool = make(game, 4)
+    before = pool.snapshot()
+    with pytest.raises(ValueError, match="seeds must have 4 along axis 0, got 5"):
+        pool.reset(np.arange(5))
+    assert pool.snapshot() == before
+
+
+@every_game
+def test_a_bot_there_is_not_is_named_with_its_row(make, game):
+    pool = make(game, 6)
+    pool.turns()
+    kinds = np.zeros(6, np.uint8)
+    kinds[4] = len(pool.spec.bots)
+    with pytest.raises(ValueError, match=rf"row 4: there is no bot number {kinds[4]}"):
+        pool.bot_actions(kinds)
+
+
+def test_a_pool_needs_games_and_a_known_game(make):
     with pytest.raises(PlaymillError, match="at least one game, got 0"):
-        NativePool("kuhn", 0)
-    with pytest.raises(PlaymillError, match="at least one thread, got 0"):
-        NativePool("kuhn", 1, threads=0)
+        make("kuhn", 0)
     with pytest.raises(UnknownName, match="did you mean 'kuhn'"):
-        NativePool("kuhnn", 1)
+        make("kuhnn", 1)
     with pytest.raises(UnknownName, match="did you mean 'players'"):
-        NativePool("skull_king", 1, options={"player": 3})
+        make("skull_king", 1, {"player": 3})
     with pytest.raises(PlaymillError, match="from 2 to 8, got 9"):
-        NativePool("skull_king", 1, options={"players": 9})
-    pool = NativePool("skull_king", 1)
+        make("skull_king", 1, {"players": 9})
+    pool = make("skull_king", 1)
     pool.turns()
     with pytest.raises(UnknownName, match="did you mean 'hard'"):
         pool.bot_actions("hrd")

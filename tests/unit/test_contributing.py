@@ -87,7 +87,7 @@ static void a_pool_plays_it(const G::Options& options) {
 
 int main() {
   static_assert(Game<G>);
-  const auto registry = make_registry<G>();
+  const auto registry = make_registry(GameList<G>{});
   const GameEntry& entry = registry.at("goofspiel");
   MUST(entry.facts({}).options.size() == 1);
   for (int cards : {2, 5, 13}) {

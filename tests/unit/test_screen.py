@@ -11,7 +11,8 @@ from rich.console import Console
 
 from playmill.cli import screen as screen_module
 from playmill.cli.chart import learning_curve
-from playmill.cli.screen import Screen, ScreenConsole
+from playmill.cli.live import ScreenConsole
+from playmill.cli.screen import Screen
 from playmill.cli.screen_parts import picture
 from playmill.training.status import Status
 

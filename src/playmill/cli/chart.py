@@ -1,7 +1,8 @@
-"""A line chart in text: braille dots, two across and four down in every cell."""
+"""A line chart in text: braille dots, two across and four down in every cell; and a bar."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from rich.text import Text
@@ -36,6 +37,25 @@ def learning_curve(
     for index, line in enumerate(lines.values()):
         canvas.line(line, COLOURS[index % len(COLOURS)])
     return [*_rows(canvas, low, high), _axis(columns, right)]
+
+
+def finite(points: Points) -> list[tuple[float, float]]:
+    """The points that can be drawn."""
+    return [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
+
+
+def bar(share: float, width: int) -> Text:
+    """A bar that is full at a share of 1."""
+    halves = round(min(1.0, max(0.0, share)) * width * 2)
+    full = "━" * (halves // 2) + "╸" * (halves % 2)
+    return Text.assemble((full, "green"), ("━" * (width - len(full)), "grey30"))
+
+
+def fit(text: Text, width: int) -> Text:
+    """One line, cut where there is no more room."""
+    text.no_wrap = True
+    text.truncate(width, overflow="ellipsis")
+    return text
 
 
 class _Canvas:

@@ -15,6 +15,7 @@ from typing import Annotated
 import torch
 import tyro
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from playmill import __version__
@@ -27,6 +28,7 @@ from playmill.league.policies import load_policy
 from playmill.league.policy_agent import PolicyAgent
 from playmill.league.ratings import Rating, rate
 from playmill.league.records import load_record, play_out, save_record
+from playmill.pools.lanes import cuda_lane
 from playmill.training.config import recipe_names
 
 
@@ -169,7 +171,11 @@ def doctor_command() -> None:
     console.print(f"playmill {__version__}, Python {platform.python_version()}, torch {torch.__version__}")
     console.print(f"{_cpu_name()}, {len(os.sched_getaffinity(0))} cores for this process")
     console.print("[green]✓[/] CPU lane: native games, resident training")
-    console.print("[yellow]–[/] CUDA lane: not in this version; training runs on the CPU")
+    cuda = cuda_lane()
+    mark = "[green]✓[/]" if cuda.available else "[yellow]–[/]"
+    console.print(f"{mark} CUDA lane: {escape(cuda.reason)}", soft_wrap=True)
+    if cuda.available and not torch.cuda.is_available():
+        console.print(f"[yellow]–[/] torch {torch.__version__} is for the CPU alone: install torch for CUDA")
     for module, purpose, extra in _OPTIONAL:
         if importlib.util.find_spec(module):
             console.print(f"[green]✓[/] {module}: {purpose}")

@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import math
 import time
-from types import TracebackType
 
 from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
+from playmill.cli.live import LiveScreen
 from playmill.cli.screen_parts import picture
 from playmill.training.status import EvaluationLike, Status
 from playmill.training.units import clock, short
 
 _REDRAW_S = 0.1
 _LINE_S = 5.0
-_NARROWEST = 40
 
 
-class ScreenConsole(Console):
-    """A console whose reader may go away; rich would end the process then."""
-
-    def on_broken_pipe(self) -> None:
-        raise OSError("the terminal is gone")
-
-
-class Screen:
+class Screen(LiveScreen):
     """Shows a training. It only watches: whatever fails here, the training goes on.
 
-    On a terminal it keeps one picture up to date; elsewhere (a pipe, a log, a terminal that knows
-    no Unicode, one narrower than 40 columns), or with `plain`, it prints a line at most every 5 s
-    and one for each evaluation.
+    On a terminal it keeps one picture up to date; elsewhere, or with `plain`, it prints a line at most
+    every 5 s and one for each evaluation.
     """
 
     def __init__(
@@ -43,73 +32,36 @@ class Screen:
         *,
         console: Console | None = None,
     ) -> None:
-        self._title = title
+        super().__init__(title, plain, console)
         self._total_turns = total_turns
         self._total_seconds = total_seconds
-        self._console = console or ScreenConsole(highlight=False)
-        self.plain = _is_plain(self._console) if plain is None else plain
-        self._live: Live | None = None
         self._status: Status | None = None
         self._shown_at = -math.inf
         self._shown_evaluation: object = None
-
-    def __enter__(self) -> Screen:
-        if self.plain:
-            self._print(self._title)
-            return self
-        try:
-            # No refresh thread: it would raise where nobody catches, and steal time from the training.
-            self._live = Live(
-                console=self._console, auto_refresh=False, transient=False, vertical_overflow="crop"
-            )
-            self._live.start()
-        except Exception as error:
-            self._fall_back(error)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._status is not None:
-            self._show(self._status, last=True)
-        self._stop()
 
     def update(self, status: Status) -> None:
         """Shows a new moment; cheap to call as often as one likes."""
         self._status = status
         wait = _LINE_S if self.plain else _REDRAW_S
-        fresh = _evaluation_key(status) != self._shown_evaluation
+        fresh = evaluation_key(status) != self._shown_evaluation
         if fresh or time.monotonic() - self._shown_at >= wait:
             self._show(status)
 
-    def note(self, text: str) -> None:
-        """Prints a line that stays above the picture."""
-        if self._live is None:
-            self._print(f"note: {text}")
-            return
-        try:
-            self._live.console.print(Text.assemble((" ● ", "yellow"), text))
-        except Exception as error:
-            self._fall_back(error)
-            self._print(f"note: {text}")
+    def _show_last(self) -> None:
+        if self._status is not None:
+            self._show(self._status, last=True)
 
     def _show(self, status: Status, last: bool = False) -> None:
         now = time.monotonic()
-        fresh = _evaluation_key(status) != self._shown_evaluation
+        fresh = evaluation_key(status) != self._shown_evaluation
         due = now - self._shown_at >= _LINE_S
-        self._shown_evaluation = _evaluation_key(status)
-        if self._live is not None:
-            try:
-                room = self._console.size
-                self._live.update(
-                    picture(self._title, status, self._done(status), room.width, room.height), refresh=True
-                )
-                self._shown_at = now
-                return
-            except Exception as error:
-                self._fall_back(error)
+        self._shown_evaluation = evaluation_key(status)
+        done = self._done(status)
+        if self._draw(lambda width, height: picture(self._title, status, done, width, height)):
+            self._shown_at = now
+            return
         if due or last:
-            self._print(progress_line(status, self._done(status)))
+            self._print(progress_line(status, done))
             self._shown_at = now
         if fresh and (status.evaluation or status.extras):
             self._print(evaluation_line(status))
@@ -122,29 +74,6 @@ class Screen:
         if self._total_seconds:
             shares.append(status.seconds / self._total_seconds)
         return min(1.0, max(shares)) if shares else None
-
-    def _fall_back(self, error: Exception) -> None:
-        self._stop()
-        self.plain = True
-        self._print(f"note: the live screen stopped ({error}); plain lines from here")
-
-    def _stop(self) -> None:
-        live, self._live = self._live, None
-        if live is not None:
-            try:
-                live.stop()
-            except Exception as error:
-                self._print(f"note: the live screen did not end cleanly ({error})")
-
-    def _print(self, line: str) -> None:
-        file = self._console.file
-        encoding = getattr(file, "encoding", None) or "utf-8"
-        try:
-            file.write(line.encode(encoding, "replace").decode(encoding) + "\n")
-            file.flush()
-        except (OSError, ValueError):
-            # The terminal is gone (a closed ssh session, a closed pipe): there is nobody to tell.
-            return
 
 
 def progress_line(status: Status, done: float | None) -> str:
@@ -178,7 +107,7 @@ def _against(name: str, result: EvaluationLike) -> str:
     return text
 
 
-def _evaluation_key(status: Status) -> object:
+def evaluation_key(status: Status) -> object:
     """Tells one evaluation from the next: two may agree in every figure, but not in their number."""
     return (
         {name: _against(name, result) for name, result in status.evaluation.items()},
@@ -186,8 +115,3 @@ def _evaluation_key(status: Status) -> object:
         # As text: nan differs from itself, and would be news for ever.
         {name: f"{value:.6g}" for name, value in status.extras.items()},
     )
-
-
-def _is_plain(console: Console) -> bool:
-    known = "utf" in (console.encoding or "").lower()
-    return not console.is_terminal or console.is_dumb_terminal or not known or console.width < _NARROWEST

@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from playmill.cli.chart import COLOURS, learning_curve
+from playmill.cli.chart import COLOURS, bar, finite, fit, learning_curve
 from playmill.training.status import EvaluationLike, Status
 from playmill.training.units import clock, short
 
@@ -52,16 +52,13 @@ def picture(title: str, status: Status, done: float | None, width: int, height: 
 def _progress(status: Status, done: float | None, width: int) -> Text:
     left = f"{clock(status.eta_s)} left" if status.eta_s is not None else ""
     if done is None:
-        return _fit(
+        return fit(
             Text.assemble((f"{short(status.turns)} turns", "bold"), f"  in {clock(status.seconds)}"), width
         )
     label = f" {done * 100:5.1f} %"
     tail = f"  {left}" if left else ""
     room = max(4, width - len(label) - len(tail))
-    halves = round(done * room * 2)
-    bar = "━" * (halves // 2) + "╸" * (halves % 2)
-    text = Text.assemble((bar, "green"), ("━" * (room - len(bar)), "grey30"), (label, "bold"), (tail, "cyan"))
-    return _fit(text, width)
+    return fit(Text.assemble(bar(done, room), (label, "bold"), (tail, "cyan")), width)
 
 
 def _speed(status: Status, width: int) -> Text:
@@ -79,7 +76,7 @@ def _speed(status: Status, width: int) -> Text:
             break
         text.append("   " if text.cell_len else "")
         text.append(words, style)
-    return _fit(text, width)
+    return fit(text, width)
 
 
 def _time_split(shares: Mapping[str, float], width: int) -> list[Text]:
@@ -89,14 +86,14 @@ def _time_split(shares: Mapping[str, float], width: int) -> list[Text]:
     if rest > 0.005:
         clean["other"] = clean.get("other", 0.0) + rest
     total = sum(clean.values()) or 1.0
-    bar = Text()
+    split = Text()
     labels: list[tuple[float, str, str]] = []
     spent = 0.0
     for index, (name, share) in enumerate(clean.items()):
         colour = _PHASES.get(name, _SPARE[index % len(_SPARE)])
         before = round(spent / total * width)
         spent += share
-        bar.append("━" * (round(spent / total * width) - before), colour)
+        split.append("━" * (round(spent / total * width) - before), colour)
         labels.append((share, f"{name} {share / total * 100:.0f} %", colour))
     if sum(len(words) + 4 for _, words, _ in labels) > width + 2:
         # Not all names fit: those that take most of the time come first.
@@ -107,7 +104,7 @@ def _time_split(shares: Mapping[str, float], width: int) -> list[Text]:
             names.append("  " if names.cell_len else "")
             names.append("■ ", colour)
             names.append(words)
-    return [_fit(bar, width), _fit(names, width)]
+    return [fit(split, width), fit(names, width)]
 
 
 def _figures(values: Mapping[str, float], width: int) -> list[Text]:
@@ -122,7 +119,7 @@ def _figures(values: Mapping[str, float], width: int) -> list[Text]:
             row.append(f"{name} ", "dim")
             row.append(number.ljust(size - len(name) - 1), "bold")
         row.rstrip()
-        rows.append(_fit(row, width))
+        rows.append(fit(row, width))
     return rows
 
 
@@ -136,7 +133,7 @@ def _lower(status: Status, width: int, height: int) -> list[RenderableType]:
     table = _table(status.evaluation, names, wide or width >= 70) if status.evaluation else None
     chart_width = width - 62 if wide and table else width
     chart_height = min(13, height - 2 if wide else height - table_rows - 3)
-    lines = {name: _finite(status.history.get(name, ())) for name in names}
+    lines = {name: finite(status.history.get(name, ())) for name in names}
     fair = sorted({result.fair for result in status.evaluation.values() if math.isfinite(result.fair)})
     # An odd number of rows has a true middle for the middle label.
     chart_height -= chart_height % 2 == 0
@@ -191,18 +188,8 @@ def _legend(names: Sequence[str], fair: bool, width: int) -> Text:
         text.append(name)
     if fair:
         text.append("  ┄ fair", "grey50")
-    return _fit(text, width)
-
-
-def _finite(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    return [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
+    return fit(text, width)
 
 
 def _percent(share: float) -> str:
     return f"{share * 100:.1f} %"
-
-
-def _fit(text: Text, width: int) -> Text:
-    text.no_wrap = True
-    text.truncate(width, overflow="ellipsis")
-    return text

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
-import signal
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,31 +12,46 @@ from typing import cast
 from rich.console import Console
 
 from playmill.cli.arguments import parse_arguments
+from playmill.cli.fleet import check_fleet_arguments, resume_fleet, start_fleet
+from playmill.cli.process import program, stop_on_signals
 from playmill.cli.screen import Screen
 from playmill.games import PlaymillError, registry, unknown
 from playmill.league.evaluate import Player
 from playmill.league.policies import load_policy
 from playmill.league.ratings import Rating, rate
 from playmill.training.config import Train, load_recipe, recipe_names, to_dict
+from playmill.training.fleet_folder import is_fleet, read_fleet
 from playmill.training.report import draw_curves, write_report
-from playmill.training.runs import RunFolder, create_run, new_run_path, open_run, read_config
+from playmill.training.runs import (
+    CHANGEABLE,
+    RunFolder,
+    create_run,
+    new_run_path,
+    open_run,
+    read_config,
+    write_json,
+)
 from playmill.training.trainer import Trainer
+from playmill.training.utilisation import utilisation_lines
 
 DEFAULT_RECIPE = "skull_king/quick"
-
-CHANGEABLE = {"turns", "minutes", "evaluation", "checkpoints", "plateau"}
-"""What may differ when a run is resumed; everything else is part of what its weights are."""
 
 
 @dataclass(frozen=True)
 class TrainCommand(Train):
     """Train an agent by self-play. Begin with a recipe (`playmill train skull_king/quick`, the default)
-    or a game; every setting can be changed here. Ctrl-C saves and says how to go on."""
+    or a game; every setting can be changed here. Ctrl-C saves and says how to go on. With --seeds or
+    --vary several runs are trained at once, and compared."""
 
     run: Path | None = None
     """Folder of the run; by default the next free one under runs/."""
     resume: Path | None = None
-    """Go on with this run from its last checkpoint."""
+    """Go on with this run, or with all runs of a fleet, from the last checkpoint."""
+    seeds: tuple[int, ...] = ()
+    """Train a run for each of these seeds, at once: `--seeds 0 1 2 3`."""
+    vary: tuple[str, ...] = ()
+    """Train a run for each value, and for every combination of several: `--vary ppo.lr=1e-3,3e-3
+    network.hidden=128+128,256+128`. Commas stand between values, + inside a list."""
     plain: bool = False
     """Plain lines instead of the live screen."""
 
@@ -55,6 +67,12 @@ class TrainCommand(Train):
 def train_command(args: Sequence[str]) -> None:
     """Parses, trains, reports."""
     command = parse(list(args))
+    if command.seeds or command.vary:
+        start_fleet(command.config, command.seeds, command.vary, command.run, command.plain)
+        return
+    if command.resume is not None and is_fleet(command.resume):
+        resume_fleet(command.resume, command.config, command.plain)
+        return
     run = _open(command)
     console = Console()
     config = run.config
@@ -63,7 +81,7 @@ def train_command(args: Sequence[str]) -> None:
     try:
         with Screen(title, config.turns or None, seconds, plain=command.plain or None) as screen:
             trainer = Trainer(run, screen)
-            _stop_on_signals(trainer)
+            stop_on_signals(trainer.stop)
             reason = trainer.run()
         _close(run, trainer, reason, console)
     finally:
@@ -77,17 +95,24 @@ def parse(args: list[str]) -> TrainCommand:
     if resumed is not None:
         if recipe is not None:
             raise PlaymillError("a resumed run has its recipe already; leave one of the two out")
-        base = read_config(Path(resumed))
+        path = Path(resumed)
+        base = read_fleet(path).config if is_fleet(path) else read_config(path)
     else:
-        base = _base(recipe or DEFAULT_RECIPE)
+        base = _base(recipe or DEFAULT_RECIPE, _value_of(args, "--device"))
     prog = f"playmill train {recipe or '[RECIPE]'}"
-    return cast(TrainCommand, parse_arguments(TrainCommand, args, prog, default=TrainCommand.on(base)))
+    command = cast(TrainCommand, parse_arguments(TrainCommand, args, prog, default=TrainCommand.on(base)))
+    check_fleet_arguments(args, command.seeds, command.vary)
+    if command.resume is not None and command.run is not None:
+        raise PlaymillError("--resume names the folder already; leave --run out")
+    return command
 
 
-def _base(recipe: str) -> Train:
+def _base(recipe: str, device: str | None) -> Train:
     if recipe in registry.names():
-        quick = f"{recipe}/quick"
-        return load_recipe(quick) if quick in recipe_names() else Train(game=recipe, turns=10_000_000)
+        # A game by its name: what suits the device, as far as there is a recipe for it.
+        names = [f"{recipe}/gpu", f"{recipe}/quick"] if device == "cuda" else [f"{recipe}/quick"]
+        found = [name for name in names if name in recipe_names()]
+        return load_recipe(found[0]) if found else Train(game=recipe, turns=10_000_000)
     if recipe.endswith(".toml") or recipe in recipe_names():
         return load_recipe(recipe)
     raise unknown("recipe or game", recipe, [*recipe_names(), *registry.names()])
@@ -107,8 +132,6 @@ def _open(command: TrainCommand) -> RunFolder:
     if command.resume is None:
         path = command.run or new_run_path(Path("runs"), config.game)
         return create_run(path, config)
-    if command.run is not None:
-        raise PlaymillError("--resume names the folder already; leave --run out")
     run = open_run(command.resume)
     for field in dataclasses.fields(Train):
         old, new = getattr(run.config, field.name), getattr(config, field.name)
@@ -116,19 +139,8 @@ def _open(command: TrainCommand) -> RunFolder:
             run.release()
             raise PlaymillError(f"{field.name} belongs to what the run is and cannot be changed by --resume")
     if config != run.config:
-        (run.path / "config.json").write_text(json.dumps(to_dict(config), indent=2) + "\n")
+        write_json(run.path / "config.json", to_dict(config))
     return dataclasses.replace(run, config=config)
-
-
-def _stop_on_signals(trainer: Trainer) -> None:
-    """The first Ctrl-C or SIGTERM ends the run in order; a second Ctrl-C ends it at once."""
-
-    def stop(number: int, _frame: object) -> None:
-        trainer.stop(signal.Signals(number).name)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    signal.signal(signal.SIGINT, stop)
-    signal.signal(signal.SIGTERM, stop)
 
 
 def _close(run: RunFolder, trainer: Trainer, reason: str, console: Console) -> None:
@@ -151,19 +163,17 @@ def _close(run: RunFolder, trainer: Trainer, reason: str, console: Console) -> N
         )
     for name, value in trainer.judge.extras.items():
         console.print(f"  {name} [bold]{value:.4f}[/]", highlight=False)
+    if trainer.utilisation is not None:
+        console.print()
+        for line in utilisation_lines(trainer.utilisation):
+            console.print(f"  {line}", highlight=False, soft_wrap=True)
     console.print(f"\n  report    {report}", highlight=False)
     for what, line in (
         ("play", f"play {run.path}"),
         ("watch", f"watch {run.path}"),
         ("go on", f"train --resume {run.path}" + _longer(run.config, reason)),
     ):
-        console.print(f"  {what:9} [cyan]{_program()} {line}[/]", highlight=False, soft_wrap=True)
-
-
-def _program() -> str:
-    """What to type for this program: its name where the shell finds it, else as it was called now."""
-    called = sys.argv[0]
-    return called if Path(called).name == "playmill" and shutil.which("playmill") is None else "playmill"
+        console.print(f"  {what:9} [cyan]{program()} {line}[/]", highlight=False, soft_wrap=True)
 
 
 _ENDINGS = {"budget": "Done", "plateau": "Stopped on a plateau", "SIGINT": "Stopped", "SIGTERM": "Stopped"}

@@ -26,9 +26,9 @@ class Rollout:
     over: Tensor  # [T, N] uint8, the game ended after the action
 
     @classmethod
-    def empty(cls, spec: GameSpec, steps: int, games: int) -> Rollout:
+    def empty(cls, spec: GameSpec, steps: int, games: int, device: str = "cpu") -> Rollout:
         def column(*shape: int, dtype: torch.dtype = torch.uint8) -> Tensor:
-            return torch.zeros(steps, games, *shape, dtype=dtype)
+            return torch.zeros(steps, games, *shape, dtype=dtype, device=device)
 
         return cls(
             observation=column(spec.schema.bytes),
@@ -53,7 +53,19 @@ class Rollout:
 
     def at(self, step: int, games: slice) -> Rollout:
         """The columns of one step of some games, without the time axis: views, written in place."""
-        return Rollout(*(getattr(self, f.name)[step, games] for f in fields(self)))
+        return Rollout(*(column[step, games] for column in self.all()))
+
+    def all(self) -> list[Tensor]:
+        """Every column."""
+        return [getattr(self, f.name) for f in fields(self)]
+
+    def turns(self) -> list[Tensor]:
+        """The columns that `Pool.turns` writes, in its order."""
+        return [self.observation, self.legal, self.seat, self.role, self.driver]
+
+    def first(self, steps: int) -> Rollout:
+        """The columns of the first steps: views."""
+        return Rollout(*(column[:steps] for column in self.all()))
 
     def flat(self, column: Tensor) -> Tensor:
         """A column as rows [T * N, ...]."""

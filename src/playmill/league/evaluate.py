@@ -12,8 +12,10 @@ import torch
 
 from playmill import _native
 from playmill.games import GameSpec, PlaymillError
+from playmill.league.cuda_answers import CudaAnswers
 from playmill.policies import Policy
 from playmill.pools import FIRST_BOT, NativePool, Outcome
+from playmill.pools.cuda import CudaPool
 
 Player = Policy | str
 """A policy, or the name of a scripted bot."""
@@ -65,6 +67,8 @@ def play_tables(
     sample: bool = False,
 ) -> Tables:
     """Plays game g on deal seeds[g] with entrant seats[g, s] in seat s, each game once."""
+    if _device(entrants) == "cuda":
+        threads = 1  # the card has its own
     parts = np.array_split(np.arange(len(seats)), min(threads, len(seats)))
 
     def play(part: npt.NDArray[np.int64]) -> Tables:
@@ -84,7 +88,8 @@ def _play_part(
     sample: bool,
 ) -> Tables:
     games = len(seats)
-    pool = NativePool(spec, games, stagger=False)
+    on_card = _device(entrants) == "cuda"
+    pool = CudaPool(spec, games, stagger=False) if on_card else NativePool(spec, games, stagger=False)
     policies, drivers = _drivers(spec, entrants)
     table = drivers[seats]
     silent = (table >= FIRST_BOT).all(axis=1)
@@ -92,7 +97,11 @@ def _play_part(
     pool.set_drivers(table)
     pool.reset(seeds)
     pool.clear_stats()
-    answers = _Answers(spec, pool, policies, sample)
+    answers = (
+        CudaAnswers(pool, policies, sample, _SURFACED)
+        if isinstance(pool, CudaPool)
+        else _Answers(spec, pool, policies, sample)
+    )
     totals = np.zeros((games, spec.seats))
     done = np.zeros(games, bool)
     turns = 0
@@ -217,7 +226,17 @@ def _drivers(spec: GameSpec, entrants: Sequence[Player]) -> tuple[list[Policy], 
     return policies, np.array(numbers, np.uint8)
 
 
-def _stats_by_entrant(pool: NativePool, drivers: npt.NDArray[np.uint8]) -> dict[int, dict[str, Tally]]:
+def _device(entrants: Sequence[Player]) -> str:
+    """Where the entrants play: on the card if a policy lives there."""
+    homes = {next(e.parameters()).device.type for e in entrants if not isinstance(e, str)}
+    if len(homes) > 1:
+        raise PlaymillError("policies that meet must live on one device; move them with .to(...)")
+    return homes.pop() if homes else "cpu"
+
+
+def _stats_by_entrant(
+    pool: NativePool | CudaPool, drivers: npt.NDArray[np.uint8]
+) -> dict[int, dict[str, Tally]]:
     out: dict[int, dict[str, Tally]] = {}
     by_driver = pool.stats()
     for entrant, driver in enumerate(drivers.tolist()):

@@ -40,6 +40,9 @@ def find_checkpoint(path: Path) -> Path:
     if (path / "manifest.json").exists():
         return path
     if not (path / "checkpoints").is_dir():
+        runs = sorted(folder.parent.name for folder in path.glob("*/checkpoints"))
+        if runs:
+            raise PlaymillError(f"{path} holds several runs; name one of them: {', '.join(runs)}")
         raise PlaymillError(
             f"{path} is neither a run nor a checkpoint: it has no manifest and no checkpoints/"
         )

@@ -1,14 +1,20 @@
 """Networks over packed observations."""
 
-from playmill.policies.expansion import PackedLinear, expand, unpack_bits
+from playmill.policies.attention import TokenFeatures, token_features
+from playmill.policies.expansion import Expand, PackedLinear, expand, unpack_bits
+from playmill.policies.flops import forward_flops
 from playmill.policies.network import Network, Policy, PolicyOutput, masked_log_softmax
 
 __all__ = [
+    "Expand",
     "Network",
     "PackedLinear",
     "Policy",
     "PolicyOutput",
+    "TokenFeatures",
     "expand",
+    "forward_flops",
     "masked_log_softmax",
+    "token_features",
     "unpack_bits",
 ]

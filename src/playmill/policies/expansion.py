@@ -2,10 +2,12 @@
 
 `expand` is the plain torch reference and runs on any device. On the CPU `PackedLinear` never
 expands at all: a row has a few dozen features that are not zero, and the native core adds up
-just those rows of the weight matrix (and, backwards, just those rows of its gradient)."""
+just those rows of the weight matrix (and, backwards, just those rows of its gradient).
+`Expand` is for networks that need the features themselves."""
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, cast
 
@@ -14,6 +16,7 @@ from torch import Tensor, nn
 
 from playmill import _native
 from playmill.games import Encoding, Field, Schema
+from playmill.pools.lanes import cuda_module
 
 
 def expand(schema: Schema, packed: Tensor) -> Tensor:
@@ -33,6 +36,24 @@ def expand(schema: Schema, packed: Tensor) -> Tensor:
             floats = floats * live.reshape(live.shape + (1,) * (floats.ndim - 2))
         parts.append(floats.reshape(len(packed), -1))
     return torch.cat(parts, dim=1)
+
+
+def expand_on_device(schema: Schema, packed: Tensor) -> Tensor:
+    """`expand` by the CUDA kernel where it was built, else by torch."""
+    expander = _cuda_expander(schema) if packed.device.type == "cuda" else None
+    if expander is None:
+        return expand(schema, packed)
+    packed = packed.contiguous()
+    out = torch.empty(len(packed), expander.padded, device=packed.device)
+    stream = torch.cuda.current_stream(packed.device).cuda_stream
+    expander.expand(packed.data_ptr(), 0, len(packed), "float32", out.data_ptr(), stream)
+    return out[:, : schema.features]
+
+
+@functools.lru_cache(maxsize=64)
+def _cuda_expander(schema: Schema) -> Any:
+    module = cuda_module()
+    return None if module is None else module.Expander(schema.to_native())
 
 
 def unpack_bits(packed: Tensor, count: int) -> Tensor:
@@ -76,6 +97,13 @@ class _PackedProduct(torch.autograd.Function):
         return None, gradient, upstream.sum(0), None
 
 
+def _check_packed(schema: Schema, packed: Tensor) -> None:
+    if packed.shape[-1] != schema.bytes or packed.dtype != torch.uint8:
+        raise ValueError(
+            f"packed rows must be uint8 [n, {schema.bytes}], got {packed.dtype} {tuple(packed.shape)}"
+        )
+
+
 class PackedLinear(nn.Module):
     """A linear layer whose input is packed rows [n, bytes]; its output is float32 [n, width]."""
 
@@ -83,25 +111,45 @@ class PackedLinear(nn.Module):
         """`active`: how many features of a row are about not zero; sets the first weights' size."""
         super().__init__()
         self.schema = schema
+        self.width = width
         self.weight = nn.Parameter(torch.empty(schema.features, width))
         self.bias = nn.Parameter(torch.zeros(width))
         nn.init.normal_(self.weight, std=1.0 / math.sqrt(min(active, schema.features)))
         self._expander: _native.Expander | None = None
 
     def forward(self, packed: Tensor) -> Tensor:
-        if packed.shape[-1] != self.schema.bytes or packed.dtype != torch.uint8:
-            raise ValueError(
-                f"packed rows must be uint8 [n, {self.schema.bytes}], "
-                f"got {packed.dtype} {tuple(packed.shape)}"
-            )
+        _check_packed(self.schema, packed)
         if packed.device.type != "cpu":
-            return expand(self.schema, packed) @ self.weight + self.bias
+            return expand_on_device(self.schema, packed) @ self.weight + self.bias
         if self._expander is None:
             self._expander = _native.Expander(self.schema.to_native(), torch.get_num_threads())
         out = _PackedProduct.apply(  # type: ignore[no-untyped-call]
             packed.contiguous(), self.weight, self.bias, self._expander
         )
         return cast(Tensor, out)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_expander": None}
+
+
+class Expand(nn.Module):
+    """Packed rows [n, bytes] as float32 [n, features]: `expand`, by the native core on the CPU."""
+
+    def __init__(self, schema: Schema) -> None:
+        super().__init__()
+        self.schema = schema
+        self.width = schema.features
+        self._expander: _native.Expander | None = None
+
+    def forward(self, packed: Tensor) -> Tensor:
+        _check_packed(self.schema, packed)
+        if packed.device.type != "cpu":
+            return expand_on_device(self.schema, packed)
+        if self._expander is None:
+            self._expander = _native.Expander(self.schema.to_native(), torch.get_num_threads())
+        out = torch.empty(len(packed), self.width)
+        self._expander.expand(packed.contiguous().numpy(), out.numpy())
+        return out
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_expander": None}

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from playmill.games import GameSpec, PlaymillError
-from playmill.policies.expansion import PackedLinear
+from playmill.policies.attention import Attended, Tower, token_features
+from playmill.policies.expansion import Expand, PackedLinear
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
@@ -30,10 +31,44 @@ class Network:
     """Policy and value each have layers of their own (otherwise they share all but the heads)."""
     activation: Literal["relu", "tanh", "gelu", "silu"] = "relu"
     """What stands between the layers."""
+    residual: bool = False
+    """Layers behind the first add to what they read, so that many can be stacked; equal widths only."""
+    attention: int = 0
+    """Blocks of self-attention between cards, before the hidden layers; 0: none."""
+    heads: int = 4
+    """Heads of an attention block."""
+    token_width: int = 64
+    """Width of a card's token in attention; a multiple of `heads`."""
+    tokens: str = ""
+    """The observation's bits field whose columns are the tokens; empty: the first one."""
 
     def __post_init__(self) -> None:
         if not self.hidden or min(self.hidden) < 1:
             raise PlaymillError(f"network.hidden needs one or more positive widths, got {self.hidden}")
+        if self.residual and (len(self.hidden) < 2 or len(set(self.hidden)) > 1):
+            raise PlaymillError(f"network.residual needs two or more equal widths, got {self.hidden}")
+        if self.attention < 0:
+            raise PlaymillError(f"network.attention must not be negative, got {self.attention}")
+        if self.heads < 1 or self.token_width < 1 or self.token_width % self.heads:
+            raise PlaymillError(
+                f"network.token_width must be a multiple of network.heads, "
+                f"got {self.token_width} and {self.heads}"
+            )
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is linear layers with relu between them and nothing else."""
+        return not self.residual and not self.attention and self.activation == "relu"
+
+    @property
+    def trunks(self) -> int:
+        """Stacks of layers: one each for policy and value, or one for both."""
+        return 2 if self.separate else 1
+
+    def check(self, spec: GameSpec) -> None:
+        """Raises where this network cannot be built for the game."""
+        if self.attention:
+            token_features(spec, self.tokens)
 
 
 class PolicyOutput(NamedTuple):
@@ -50,35 +85,90 @@ class Policy(nn.Module):
         super().__init__()
         self.network = network
         self.activation = ACTIVATIONS[network.activation]
-        trunks = 2 if network.separate else 1
-        # Both trunks read the same rows: one product of twice the width serves them.
-        self.first = PackedLinear(spec.schema, trunks * network.hidden[0])
+        self.first = _first(spec, network)
         widths = list(zip(network.hidden, network.hidden[1:], strict=False))
-        self.trunks = nn.ModuleList(nn.ModuleList(nn.Linear(a, b) for a, b in widths) for _ in range(trunks))
+        self.trunks = nn.ModuleList(
+            nn.ModuleList(nn.Linear(a, b) for a, b in widths) for _ in range(network.trunks)
+        )
         self.action_head = nn.Linear(network.hidden[-1], spec.actions)
         self.value_head = nn.Linear(network.hidden[-1], 1)
+        # In a residual trunk the layers add up: together they begin as large as one.
+        gain = len(widths) ** -0.5 if network.residual else 2.0**0.5
         for trunk in self.trunks:
             for layer in trunk:  # type: ignore[attr-defined]
-                nn.init.orthogonal_(layer.weight, gain=2.0**0.5)
-                nn.init.zeros_(layer.bias)
+                _orthogonal(layer, gain)
         # Near zero, so that play begins uniform over the legal actions.
-        nn.init.orthogonal_(self.action_head.weight, gain=0.01)
-        nn.init.zeros_(self.action_head.bias)
-        nn.init.orthogonal_(self.value_head.weight, gain=0.1)
-        nn.init.zeros_(self.value_head.bias)
+        _orthogonal(self.action_head, 0.01)
+        _orthogonal(self.value_head, 0.1)
+        if network.residual:
+            # One norm before each layer, and one before the heads.
+            norms = len(network.hidden)
+            self.norms = nn.ModuleList(
+                nn.ModuleList(nn.LayerNorm(network.hidden[0]) for _ in range(norms)) for _ in self.trunks
+            )
+        if network.attention:
+            self._build_attention(spec, network)
+
+    def _build_attention(self, spec: GameSpec, network: Network) -> None:
+        features = token_features(spec, network.tokens)
+        shape = (network.token_width, network.heads, network.attention, self.activation)
+        self.towers = nn.ModuleList(Tower(features, *shape) for _ in self.trunks)
+        self.entries = nn.ModuleList(nn.Linear(network.token_width, network.hidden[0]) for _ in self.trunks)
+        self.token_head = nn.Linear(network.token_width, 1, bias=False)
+        for entry in self.entries:
+            _orthogonal(cast(nn.Linear, entry), 2.0**0.5)
+        _orthogonal(self.token_head, 0.01)
 
     def forward(self, packed: Tensor) -> PolicyOutput:
         return self.after_first(self.first(packed))
 
     def after_first(self, first: Tensor) -> PolicyOutput:
-        """Everything behind the first layer's product."""
-        hidden = list(self.activation(first).chunk(len(self.trunks), dim=1))
-        for i, trunk in enumerate(self.trunks):
-            for layer in trunk:  # type: ignore[attr-defined]
-                hidden[i] = self.activation(layer(hidden[i]))
+        """Everything behind the first layer's product [N, first.width]."""
+        attended: list[Attended] = []
+        parts: Sequence[Tensor]
+        if self.network.attention:
+            attended = [tower(first) for tower in self.towers]
+            parts = [self._enter(e(a.summary)) for e, a in zip(self.entries, attended, strict=True)]
+        else:
+            parts = self._enter(first).chunk(len(self.trunks), dim=1)
+        hidden = [self._trunk(i, part) for i, part in enumerate(parts)]
         logits = self.action_head(hidden[0]).float()
+        if attended:
+            # A token adds to the logit of its own action: card c to that of playing card c.
+            own = self.token_head(attended[0].tokens).float().squeeze(-1)
+            logits = logits + nn.functional.pad(own, (0, logits.shape[1] - own.shape[1]))
         value = self.value_head(hidden[-1]).float().squeeze(-1)
         return PolicyOutput(logits, value)
+
+    def _enter(self, product: Tensor) -> Tensor:
+        """What the trunks begin with; residual layers activate what they read themselves."""
+        return product if self.network.residual else self.activation(product)
+
+    def _trunk(self, number: int, hidden: Tensor) -> Tensor:
+        """The layers of one trunk."""
+        layers = cast("list[nn.Linear]", self.trunks[number])
+        if not self.network.residual:
+            for layer in layers:
+                hidden = self.activation(layer(hidden))
+            return hidden
+        norms = cast("list[nn.LayerNorm]", self.norms[number])
+        for norm, layer in zip(norms, layers, strict=False):
+            hidden = hidden + layer(self.activation(norm(hidden)))
+        return self.activation(norms[-1](hidden))
+
+
+def _first(spec: GameSpec, network: Network) -> PackedLinear | Expand:
+    """What reads the packed rows."""
+    if network.attention:
+        return Expand(spec.schema)
+    # All trunks read the same rows: one product of the sum of their widths serves them.
+    return PackedLinear(spec.schema, network.trunks * network.hidden[0])
+
+
+def _orthogonal(layer: nn.Linear, gain: float) -> None:
+    nn.init.orthogonal_(layer.weight, gain=gain)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
 
 
 def masked_log_softmax(logits: Tensor, legal: Tensor) -> Tensor:

@@ -143,6 +143,7 @@ class Train:
         spec = self.spec
         for name in (*self.opponents.bot_names, *self.evaluation.against):
             spec.bot(name)
+        self.network.check(spec)
 
     @property
     def spec(self) -> GameSpec:

@@ -128,6 +128,7 @@ def metrics_of(prefix: str, result: Evaluation) -> dict[str, float]:
 def exact_exploitability(policy: Policy, states: InformationStates) -> float:
     """NashConv / 2 of the policy in a tiny game."""
     with torch.inference_mode():
-        logits = policy(torch.from_numpy(states.observation)).logits
-        logs = masked_log_softmax(logits, torch.from_numpy(states.legal))
+        home = next(policy.parameters()).device
+        logits = policy(torch.from_numpy(states.observation).to(home)).logits
+        logs = masked_log_softmax(logits.cpu(), torch.from_numpy(states.legal))
     return exploitability(states.game, logs.exp().double().numpy(), states)

@@ -21,6 +21,7 @@ from playmill.training.config import Train
 from playmill.training.learner import Learner
 from playmill.training.precision import faster_in_bfloat16
 from playmill.training.shards import Shards
+from playmill.training.utilisation import Utilisation
 
 
 @dataclass(frozen=True)
@@ -40,17 +41,23 @@ class Done:
     """Gradient steps left out so far because something was not a finite number."""
     restored: int
     """Updates undone so far because weights were not finite."""
+    utilisation: Utilisation | None = None
+    """What the card did, where one was used."""
 
 
 class Lane(Protocol):
     """Games, policy and learner on one device."""
 
-    policy: Policy
-    """On the lane's device, up to date after `wait`."""
     precision: str
     """Of the layers, as it was chosen."""
-    past: list[Policy]
-    """Earlier versions that play as opponents."""
+
+    @property
+    def policy(self) -> Policy:
+        """On the lane's device, up to date after `wait`."""
+
+    @property
+    def past(self) -> list[Policy]:
+        """Earlier versions that play as opponents."""
 
     def update(self, number: int, progress: float) -> Done | None:
         """Plays and learns from one rollout. A lane may work ahead: then this is the update before."""
@@ -89,12 +96,16 @@ class CpuLane:
         bfloat16 = self.precision == "bfloat16"
         self.learner = Learner(new_policy(config, spec), config.ppo, config.seed, bfloat16, self.shards)
         self.collector = Collector(spec, config.games, config.steps, config.seed, self.shards)
-        self.past: list[Policy] = []
+        self._past: list[Policy] = []
         self.watch = Stopwatch()
 
     @property
     def policy(self) -> Policy:
         return self.learner.policy
+
+    @property
+    def past(self) -> list[Policy]:
+        return self._past
 
     def update(self, number: int, progress: float) -> Done:
         learner, ppo, watch = self.learner, self.config.ppo, self.watch
@@ -121,8 +132,8 @@ class CpuLane:
         return None
 
     def remember(self, keep: int) -> None:
-        self.past.append(copy.deepcopy(self.policy).requires_grad_(False))
-        del self.past[:-keep]
+        self._past.append(copy.deepcopy(self.policy).requires_grad_(False))
+        del self._past[:-keep]
 
     def seat(self, seed: int) -> None:
         games, opponents = self.config.games, self.config.opponents
@@ -139,7 +150,7 @@ class CpuLane:
     ) -> None:
         self.learner.load_state(dict(tensors))
         self.learner.skipped, self.learner.restored = meta["skipped"], meta["restored"]
-        self.past = [past_policy(self.config, self.spec, tensors, i) for i in range(meta["past"])]
+        self._past = [past_policy(self.config, self.spec, tensors, i) for i in range(meta["past"])]
         self.collector.restore(dict(blobs))
 
     def close(self) -> None:

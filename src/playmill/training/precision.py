@@ -21,7 +21,7 @@ def faster_in_bfloat16(spec: GameSpec, network: Network, rows: int) -> bool:
         return False
     with torch.random.fork_rng(devices=[]):
         policy = Policy(spec, network)
-        first = torch.randn(rows, policy.first.bias.numel())
+        first = torch.randn(rows, policy.first.width)
     # Turn by turn about, in CPU time, the best of several: others may be busy on this machine.
     times = [(_time(policy, first, False), _time(policy, first, True)) for _ in range(REPEATS)]
     return min(t for _, t in times) < MARGIN * min(t for t, _ in times)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from playmill.training.report_data import Panel, load_run, panels
-from playmill.training.report_html import Commands, page
+from playmill.training.report_html import page
+from playmill.training.report_parts import Commands
 from playmill.training.units import short
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from playmill.checkpoints import Store
 from playmill.telemetry import read_metrics
+from playmill.training.utilisation import Utilisation, read_utilisation
 
 PHASES = ("engine", "expansion", "network", "returns", "update", "other")
 
@@ -28,7 +29,7 @@ _GOAL = re.compile(r"eval/[^/]+")
 # Keys that have a place in a panel, or that only say where a line of metrics stands.
 _KNOWN = re.compile(
     r"step|time|turns|updates|seconds|eval/[^/]+|eval/[^/]+/(win_share|low|high|fair|score|bid_made)"
-    r"|loss/.+|time/.+|speed/turns_per_s"
+    r"|loss/.+|time/.+|speed/turns_per_s|gpu/.+"
 )
 
 Size = Literal["main", "half", "small"]
@@ -81,6 +82,7 @@ class Run:
     metrics: list[Row]
     ratings: list[Row]
     checkpoints: list[Saved]
+    utilisation: Utilisation | None = None
 
     def latest(self, key: str) -> float | None:
         """The newest finite value of a metric."""
@@ -103,6 +105,7 @@ def load_run(folder: Path) -> Run:
         read_metrics(folder),
         sorted(entries, key=lambda row: -(row["rating"] if _finite(row.get("rating")) else -math.inf)),
         _checkpoints(folder / "checkpoints"),
+        read_utilisation(folder),
     )
 
 
@@ -141,11 +144,11 @@ def _against(run: Run) -> list[Panel]:
     fair = {run.latest(f"eval/{bot}/fair") for bot in bots} - {None}
     levels = [("fair", level) for level in sorted(level for level in fair if level is not None)]
     wins = [
-        _line(run.metrics, f"eval/{bot}/win_share", bot, f"eval/{bot}/low", f"eval/{bot}/high")
+        metric_line(run.metrics, f"eval/{bot}/win_share", bot, f"eval/{bot}/low", f"eval/{bot}/high")
         for bot in bots
     ]
-    scores = [_line(run.metrics, f"eval/{bot}/score", bot) for bot in bots]
-    bids = [_line(run.metrics, f"eval/{bot}/bid_made", bot) for bot in bots]
+    scores = [metric_line(run.metrics, f"eval/{bot}/score", bot) for bot in bots]
+    bids = [metric_line(run.metrics, f"eval/{bot}/bid_made", bot) for bot in bots]
     return [
         Panel("Win share against each bot", wins, "main", share=True, levels=levels, from_zero=True),
         Panel("Score a game", [line for line in scores if line.x]),
@@ -154,13 +157,21 @@ def _against(run: Run) -> list[Panel]:
 
 
 def _speed(run: Run, keys: Sequence[str]) -> list[Panel]:
-    line = _line(run.metrics, "speed/turns_per_s", "turns a second")
-    return [Panel("Speed, turns a second", [line], from_zero=True), *_time_split(run, keys)]
+    line = metric_line(run.metrics, "speed/turns_per_s", "turns a second")
+    shares = [
+        metric_line(run.metrics, "gpu/matrix_share", "matrix units"),
+        metric_line(run.metrics, "gpu/memory_share", "memory"),
+    ]
+    return [
+        Panel("Speed, turns a second", [line], from_zero=True),
+        *_time_split(run, keys),
+        Panel("Share of what the card was measured to do", shares, share=True, from_zero=True),
+    ]
 
 
 def _loss(run: Run, key: str) -> Panel:
     title = _LOSSES.get(key, _words(key.removeprefix("loss/")))
-    line = _line(run.metrics, key, title)
+    line = metric_line(run.metrics, key, title)
     return Panel(title, [line], "small", share=key == "loss/clip_share", group="loss")
 
 
@@ -171,7 +182,7 @@ def _loss_order(key: str) -> int:
 def _single(run: Run, key: str) -> Panel:
     goal = bool(_GOAL.fullmatch(key))
     title = _words(key.removeprefix("eval/"))
-    line = _line(run.metrics, key, title)
+    line = metric_line(run.metrics, key, title)
     return Panel(
         title, [line], "half" if goal else "small", from_zero=goal, group="learning" if goal else "other"
     )
@@ -200,7 +211,8 @@ def _shares(row: Row, names: Sequence[str]) -> dict[str, float]:
     return {name: value / total for name, value in values.items()}
 
 
-def _line(metrics: Sequence[Row], key: str, name: str, low: str = "", high: str = "") -> Line:
+def metric_line(metrics: Sequence[Row], key: str, name: str, low: str = "", high: str = "") -> Line:
+    """A metric over turns, with a band from the metrics `low` to `high` where they are."""
     # Of two values at one place, as when the last evaluation is done again with more deals, the later counts.
     rows = list({_turns(row): row for row in metrics if _finite(row.get(key))}.values())
     banded = [row for row in rows if _finite(row.get(low)) and _finite(row.get(high))]

@@ -1,20 +1,28 @@
-"""The page of a run: one file, no script, nothing loaded from elsewhere. All text is escaped."""
+"""The page of a run. All text is escaped."""
 
 from __future__ import annotations
 
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from html import escape
 from typing import Any
 
-from playmill.training.report_data import Panel, Row, Run, Saved, panels
-from playmill.training.report_style import STYLE
-from playmill.training.report_svg import SERIES, svg
+from playmill.training.report_data import Row, Run, Saved, panels
+from playmill.training.report_parts import (
+    Commands,
+    command_card,
+    date,
+    document,
+    figure,
+    grid,
+    header,
+    interval,
+    section,
+    table,
+)
 from playmill.training.units import clock, percent, short
-
-Commands = Sequence[tuple[str, str]]
+from playmill.training.utilisation import HEADS, Utilisation, ceilings_words, utilisation_rows
 
 
 def page(run: Run, commands: Commands | None = None) -> str:
@@ -23,23 +31,18 @@ def page(run: Run, commands: Commands | None = None) -> str:
     body = [
         _header(run),
         _results(run),
-        _section("Learning", "".join(_figure(panel) for panel in drawn if panel.size == "main")),
-        _grid("two", [panel for panel in drawn if panel.size == "half"]),
-        _section("Latest evaluation", _evaluation(run)),
-        _section("Ratings", _ratings(run.ratings)),
-        _section("Optimisation", _grid("three", [panel for panel in drawn if panel.group == "loss"])),
-        _section("Go on from here", _commands(run, commands)),
-        _section("Checkpoints", _checkpoints(run.checkpoints)),
-        _section("Other metrics", _grid("three", [panel for panel in drawn if panel.group == "other"])),
-        _section("Configuration", _settings(run.config)),
+        section("Learning", "".join(figure(panel) for panel in drawn if panel.size == "main")),
+        grid("two", [panel for panel in drawn if panel.size == "half"]),
+        section("Latest evaluation", _evaluation(run)),
+        section("Ratings", _ratings(run.ratings)),
+        section("Optimisation", grid("three", [panel for panel in drawn if panel.group == "loss"])),
+        section("What the card did", _utilisation(run.utilisation)),
+        section("Go on from here", command_card(default_commands(run) if commands is None else commands)),
+        section("Checkpoints", _checkpoints(run.checkpoints)),
+        section("Other metrics", grid("three", [panel for panel in drawn if panel.group == "other"])),
+        section("Configuration", _settings(run.config)),
     ]
-    title = escape(f"{_name(run)} - Playmill run")
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
-        f"<body><main>{''.join(body)}<footer>Written by Playmill, {_date(datetime.now().timestamp())}."
-        " Point at a curve to read its values.</footer></main></body></html>\n"
-    )
+    return document(f"{_name(run)} - Playmill run", body)
 
 
 def default_commands(run: Run) -> Commands:
@@ -62,13 +65,9 @@ def _header(run: Run) -> str:
     if speed is not None:
         facts.append(("at", f"{short(speed)} turns a second"))
     if rows:
-        facts.append(("last line", _date(rows[-1]["time"])))
-    items = "".join(f"<li>{escape(name)} <b>{escape(value)}</b></li>" for name, value in facts)
+        facts.append(("last line", date(rows[-1]["time"])))
     kicker = f"Playmill run of {game}" if game else "Playmill run"
-    return (
-        f'<header><p class="kicker">{escape(kicker)}</p><h1>{escape(_name(run))}</h1>'
-        f'<ul class="facts">{items}</ul></header>'
-    )
+    return header(kicker, _name(run), facts)
 
 
 def _results(run: Run) -> str:
@@ -85,7 +84,7 @@ def _results(run: Run) -> str:
         cards.append(
             f'<div class="card"><div class="name">wins against {escape(bot)}</div>'
             f'<div class="value {tone}">{percent(share)}</div>'
-            f'{_interval(low, high, share, fair)}<div class="more">{more}</div></div>'
+            f'{interval(low, high, share, fair)}<div class="more">{more}</div></div>'
         )
     exploitability = run.latest("eval/exploitability")
     if exploitability is not None:
@@ -101,48 +100,6 @@ def _results(run: Run) -> str:
 def _result(run: Run, bot: str) -> tuple[float | None, float | None, float | None, float | None]:
     share, low, high, fair = (run.latest(f"eval/{bot}/{key}") for key in ("win_share", "low", "high", "fair"))
     return share, low, high, fair
-
-
-def _interval(
-    low: float | None,
-    high: float | None,
-    point: float,
-    mark: float | None,
-    ends: tuple[float, float] = (0.0, 1.0),
-) -> str:
-    """A thin track with an interval, its centre, and a tick at the fair level."""
-
-    def x(value: float) -> float:
-        return min(1.0, max(0.0, (value - ends[0]) / ((ends[1] - ends[0]) or 1.0))) * 196 + 2
-
-    parts = ['<rect class="track" x="0" y="6" width="200" height="4" rx="2"/>']
-    if low is not None and high is not None:
-        wide = max(x(high) - x(low), 2)
-        parts.append(f'<rect class="range" x="{x(low):.1f}" y="4" width="{wide:.1f}" height="8" rx="2"/>')
-    if mark is not None:
-        parts.append(f'<rect class="mark" x="{x(mark) - 0.75:.1f}" y="1" width="1.5" height="14"/>')
-    parts.append(f'<circle class="point" cx="{x(point):.1f}" cy="8" r="3.5"/>')
-    return f'<svg viewBox="0 0 200 16" aria-hidden="true">{"".join(parts)}</svg>'
-
-
-def _figure(panel: Panel) -> str:
-    items = []
-    for index, line in enumerate(panel.lines):
-        if line.y:
-            name = (
-                f'<i class="f{index % SERIES}"></i>{escape(line.name)}' if len(panel.lines) > 1 else "lately"
-            )
-            last = percent(line.y[-1]) if panel.share else short(line.y[-1])
-            items.append(f"<span>{name} <b>{last}</b></span>")
-    caption = f"<h3>{escape(panel.title)}</h3>{''.join(items)}"
-    return (
-        f'<figure class="card {panel.size}"><figcaption>{caption}</figcaption>'
-        f'<div class="scroll">{svg(panel)}</div></figure>'
-    )
-
-
-def _grid(kind: str, some: Sequence[Panel]) -> str:
-    return f'<div class="grid {kind}">{"".join(_figure(panel) for panel in some)}</div>' if some else ""
 
 
 def _evaluation(run: Run) -> str:
@@ -162,7 +119,17 @@ def _evaluation(run: Run) -> str:
                 "" if bids is None else percent(bids),
             ]
         )
-    return _table(["against", "wins", "95 % interval", "fair", "score a game", "bids made"], rows)
+    return table(["against", "wins", "95 % interval", "fair", "score a game", "bids made"], rows)
+
+
+def _utilisation(found: Utilisation | None) -> str:
+    if found is None:
+        return ""
+    rows = [[escape(cell) for cell in row] for row in utilisation_rows(found)]
+    return (
+        f"<p>What limits: <b>{escape(found.verdict)}</b>.</p>{table(HEADS, rows)}"
+        f'<p class="empty">{escape(ceilings_words(found.ceilings))}.</p>'
+    )
 
 
 def _ratings(ratings: Sequence[Row]) -> str:
@@ -175,34 +142,26 @@ def _ratings(ratings: Sequence[Row]) -> str:
             escape(str(row.get("name", "?"))),
             f"{row['rating']:.0f}",
             f"{row['low']:.0f} to {row['high']:.0f}",
-            _interval(row["low"], row["high"], row["rating"], None, ends),
+            interval(row["low"], row["high"], row["rating"], None, ends),
             f"{row['games']:,}" if _is_number(row.get("games")) else "",
         ]
         for row in known
     ]
-    return _table(["player", "rating", "95 % interval", "", "games"], rows)
+    return table(["player", "rating", "95 % interval", "", "games"], rows)
 
 
 def _checkpoints(saved: Sequence[Saved]) -> str:
     rows = [
         [
             f"<code>step-{one.step:012d}</code>",
-            _date(one.time),
+            date(one.time),
             f"{short(one.size)}B",
             ('<span class="tag star">best</span> ' if one.best else "")
             + ('<span class="tag">pinned</span>' if one.pinned else ""),
         ]
         for one in saved
     ]
-    return _table(["folder", "saved", "size", ""], rows)
-
-
-def _commands(run: Run, commands: Commands | None) -> str:
-    items = (
-        f"<dt>{escape(what)}</dt><dd><code>{escape(line)}</code></dd>"
-        for what, line in (default_commands(run) if commands is None else commands)
-    )
-    return f'<div class="card"><dl class="commands">{"".join(items)}</dl></div>'
+    return table(["folder", "saved", "size", ""], rows)
 
 
 def _settings(config: Mapping[str, Any]) -> str:
@@ -235,36 +194,9 @@ def _setting(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and abs(value) >= 10_000 else str(value)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Cells are HTML already. Columns that are empty in every row are left out."""
-    kept = [index for index in range(len(heads)) if any(row[index] for row in rows)]
-    if not rows:
-        return ""
-
-    def kind(index: int) -> str:
-        plot = any(row[index].startswith("<svg") for row in rows)
-        return ' class="plot"' if plot else ' class="number"' if index and heads[index] else ""
-
-    head = "".join(f"<th{kind(index)}>{escape(heads[index])}</th>" for index in kept)
-    body = "".join(
-        "<tr>" + "".join(f"<td{kind(index)}>{row[index]}</td>" for index in kept) + "</tr>" for row in rows
-    )
-    return (
-        f'<div class="card scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
-
-
-def _section(title: str, content: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{content}</section>" if content else ""
-
-
 def _name(run: Run) -> str:
     name = run.config.get("name")
     return name if isinstance(name, str) and name else run.folder.resolve().name
-
-
-def _date(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
 
 
 def _is_number(value: object) -> bool:

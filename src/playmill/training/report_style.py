@@ -100,6 +100,8 @@ td.number + td:last-child:not(.number) { padding-left: 20px; }
 .settings td + td { text-align: right; overflow-wrap: anywhere; }
 .settings td:first-child { color: var(--soft); padding-right: 16px; white-space: nowrap; }
 .empty { color: var(--soft); }
+a { color: var(--accent); text-decoration-thickness: 1px; text-underline-offset: 3px; }
+summary { cursor: pointer; color: var(--soft); margin-bottom: 12px; }
 footer { margin-top: 48px; color: var(--faint); font-size: 13px; }
 @media (max-width: 640px) {
   main { padding: 28px 16px 48px; }

@@ -92,7 +92,9 @@ def _curves(panel: Panel, frame: _Frame) -> list[str]:
     for name, level in panel.levels:
         y, end = frame.y(level), frame.width - _RIGHT
         parts.append(f'<path class="level" d="M{frame.edge} {y:.1f}H{end}"/>')
-        parts.append(f'<text class="level" x="{end}" y="{y - 6:.1f}" text-anchor="end">{escape(name)}</text>')
+        # Above its line, or below where there is no room above.
+        place = y - 6 if y > _TOP + 12 else y + 15
+        parts.append(f'<text class="level" x="{end}" y="{place:.1f}" text-anchor="end">{escape(name)}</text>')
     for index, line in enumerate(panel.lines):
         if len(line.x) == 1:
             parts.append(_dot(index, frame.x(line.x[0]), frame.y(line.y[0])))

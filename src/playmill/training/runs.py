@@ -11,6 +11,9 @@ from typing import IO, Any
 from playmill.games import PlaymillError
 from playmill.training.config import Train, from_dict, to_dict
 
+CHANGEABLE = {"turns", "minutes", "evaluation", "checkpoints", "plateau"}
+"""What may differ when a run is resumed; everything else is part of what its weights are."""
+
 
 @dataclass(frozen=True)
 class RunFolder:
@@ -34,12 +37,17 @@ def create_run(path: Path, config: Train) -> RunFolder:
         raise PlaymillError(
             f"{path} is a run already; go on by `playmill train --resume {path}`, or name another folder"
         )
+    claim_folder(path)
+    lock = lock_folder(path)
+    write_json(path / "config.json", to_dict(config))
+    return RunFolder(path, config, lock)
+
+
+def claim_folder(path: Path) -> None:
+    """Makes the folder; one with something in it is not touched."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise PlaymillError(f"{path} is in use and is not a run; name another folder with --run")
     path.mkdir(parents=True, exist_ok=True)
-    lock = _lock(path)
-    (path / "config.json").write_text(json.dumps(to_dict(config), indent=2) + "\n")
-    return RunFolder(path, config, lock)
 
 
 def open_run(path: Path) -> RunFolder:
@@ -47,7 +55,7 @@ def open_run(path: Path) -> RunFolder:
     file = path / "config.json"
     if not file.exists():
         raise PlaymillError(f"{path} is not a run: it has no config.json")
-    lock = _lock(path)
+    lock = lock_folder(path)
     return RunFolder(path, read_config(path), lock)
 
 
@@ -69,7 +77,8 @@ def new_run_path(base: Path, name: str) -> Path:
     return path
 
 
-def _lock(path: Path) -> IO[str]:
+def lock_folder(path: Path) -> IO[str]:
+    """Holds a folder for this process, until the file is closed."""
     file = (path / "run.lock").open("w")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -77,3 +86,10 @@ def _lock(path: Path) -> IO[str]:
         file.close()
         raise PlaymillError(f"{path} is in use by another process; wait for it or name another run") from None
     return file
+
+
+def write_json(path: Path, values: object) -> None:
+    """Whole or not at all: a kill must not leave half a file."""
+    beside = path.with_name(f".{path.name}.tmp")
+    beside.write_text(json.dumps(values, indent=2) + "\n")
+    beside.replace(path)

@@ -21,6 +21,7 @@ from playmill.training.judge import Judge
 from playmill.training.lane import CpuLane, Done, Lane, seating_seed
 from playmill.training.runs import RunFolder
 from playmill.training.status import Status
+from playmill.training.utilisation import Utilisation, utilisation_metrics, write_utilisation
 
 
 class Listener(Protocol):
@@ -44,6 +45,7 @@ class Trainer:
         self.seconds = 0.0
         self.seated = -1
         self._skipped = self._restored = 0
+        self.utilisation: Utilisation | None = None
         self._stopping: str | None = None
         self._checkpoint: str | None = None
         self._saved_at = self._begun = self._before = 0.0
@@ -102,6 +104,8 @@ class Trainer:
         if reason == "budget":
             self._evaluate(final=True)
             self._save(must=True)
+        if self.utilisation is not None:
+            write_utilisation(self.run_folder.path, self.utilisation)
         self.writer.close()
         self.metrics.close()
         self.lane.close()
@@ -148,7 +152,7 @@ class Trainer:
             turns_per_s=turns / done.seconds,
             games_per_s=done.games / done.seconds,
             shares=shares,
-            losses=done.losses,
+            losses=_figures(done),
             evaluation=self.judge.latest,
             history=self.judge.history,
             extras=self.judge.extras,
@@ -162,6 +166,9 @@ class Trainer:
         values |= {"run/seconds": self.seconds, "run/games": float(self.games_played)}
         values |= {"guard/skipped": float(done.skipped), "guard/restored": float(done.restored)}
         values |= {f"self/{name}": mean for name, mean in done.stats.items()}
+        if done.utilisation is not None:
+            self.utilisation = done.utilisation
+            values |= utilisation_metrics(done.utilisation)
         self.metrics.write(status.turns, values)
 
     # Budget
@@ -251,6 +258,14 @@ class Trainer:
         self.listener.note(
             f"the checkpoint could not be saved ({error}); training goes on, the last one stays"
         )
+
+
+def _figures(done: Done) -> dict[str, float]:
+    """The loss terms, and on a card how much of it was used."""
+    if done.utilisation is None:
+        return dict(done.losses)
+    whole = done.utilisation.whole
+    return {**done.losses, "matrix_share": whole.matrix_share, "memory_share": whole.memory_share}
 
 
 def _lane(config: Train, saved: Checkpoint | None) -> Lane:

@@ -14,6 +14,12 @@ def short(number: float) -> str:
     return f"{number:.3g}"
 
 
+def quantity(number: float, unit: str) -> str:
+    """412e12 of FLOP/s as 412 TFLOP/s."""
+    text = short(number)
+    return f"{text[:-1]} {text[-1]}{unit}" if text[-1].isalpha() else f"{text} {unit}"
+
+
 def percent(share: float) -> str:
     """0.314 as 31.4 %."""
     return f"{share * 100:.1f} %"

@@ -1,0 +1,51 @@
+"""What ten minutes on one card are worth: Skull King, four players, from scratch, judged on deals of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.bars import Bar, Result
+from benchmarks.learn_skull_king import Told
+from playmill.league.evaluate import evaluate
+from playmill.training.config import load_recipe
+from playmill.training.runs import create_run
+from playmill.training.trainer import Trainer
+
+RECIPE = "skull_king/strong"
+DEALS = 10_000
+SEED = 77
+"""Of the deals judged on; training evaluates on others."""
+
+
+def measure(say: Callable[[str], None], quick: bool) -> Result:
+    config = load_recipe(RECIPE)
+    if quick:
+        config = dataclasses.replace(config, minutes=0.2)
+    with tempfile.TemporaryDirectory() as folder:
+        run = create_run(Path(folder) / "run", config)
+        trainer = Trainer(run, Told(say))
+        trainer.run()
+        run.release()
+    found = {
+        bot: evaluate(config.spec, trainer.policy, bot, deals=200 if quick else DEALS, seed=SEED)
+        for bot in ("random", "easy", "medium", "hard", "greedy")
+    }
+    details = {
+        f"against_{bot}": {
+            "win_share": round(r.win_share, 4),
+            "interval_95": [round(r.low, 4), round(r.high, 4)],
+            "score": r.score,
+            "opponent_score": r.opponent_score,
+            "bid_made": r.bid_made,
+            "games": r.games,
+        }
+        for bot, r in found.items()
+    }
+    bars = [
+        Bar("win_share_hard", found["hard"].win_share, "share", 0.55),
+        Bar("win_share_greedy", found["greedy"].win_share, "share", 0.35),
+    ]
+    return Result(bars, {**details, "turns": trainer.turns, "training_seconds": trainer.seconds})

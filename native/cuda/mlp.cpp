@@ -1,0 +1,234 @@
+#include "mlp.hpp"
+
+#include <algorithm>
+
+namespace playmill {
+
+namespace {
+
+std::int64_t aligned(std::int64_t n) { return (n + 63) / 64 * 64; }
+
+}  // namespace
+
+Mlp::Mlp(const Schema& schema, const MlpShape& shape, int rows, bool training)
+    : shape_(shape),
+      features_(schema.features()),
+      padded_((schema.features() + 7) / 8 * 8),
+      rows_(rows),
+      stride_((shape.actions + 1 + 7) / 8 * 8),
+      training_(training),
+      products_(shape.precision),
+      table_(schema) {
+  for (const int width : shape.hidden)
+    if (width % 128 != 0) throw std::invalid_argument("hidden widths must be multiples of 128");
+  place(schema);
+  bytes_ = Products::kWorkspace;
+  const std::size_t element = size_of(shape.precision);
+  const auto room = static_cast<std::size_t>(rows);
+  input_ = take(room * static_cast<std::size_t>(padded_) * element);
+  int widest = 0;
+  for (std::size_t i = 0; i < shape.hidden.size(); ++i) {
+    const auto stride = static_cast<std::size_t>(activation_stride(i));
+    activation_.push_back(take(room * stride * element));
+    widest = std::max(widest, width(i));
+    if (!training) continue;
+    slope_.push_back(take(room * static_cast<std::size_t>(width(i)) * element));
+  }
+  if (training) {
+    gradient_ = take(room * static_cast<std::size_t>(stride_) * element);
+    sums_ = take(static_cast<std::size_t>(mask_blocks()) * static_cast<std::size_t>(widest) * sizeof(float));
+  }
+  // Behind each row of the last activations: a one and seven zeros. Products write between them.
+  activation_.back().clear(nullptr);
+  const std::uint16_t one = shape.precision == Precision::kBfloat16 ? 0x3F80 : 0x3C00;
+  const std::vector<std::uint16_t> ones(room, one);
+  const std::size_t last = shape.hidden.size() - 1;
+  check(cudaMemcpy2D(at(activation_.back().as(), width(last)),
+                     static_cast<std::size_t>(activation_stride(last)) * element, ones.data(), element, element, room,
+                     cudaMemcpyHostToDevice),
+        "writing the ones");
+  check(cudaDeviceSynchronize(), "making the layers");
+}
+
+DeviceMemory Mlp::take(std::size_t bytes) {
+  bytes_ += bytes;
+  return DeviceMemory(bytes);
+}
+
+// The order of the flat weights: matrices first, then all biases side by side, then the head.
+void Mlp::place(const Schema& schema) {
+  std::int64_t at = 0;
+  const int trunks = shape_.trunks;
+  const auto& hidden = shape_.hidden;
+  for (std::size_t i = 0; i < hidden.size(); ++i) {
+    weight_.push_back(at);
+    const std::int64_t inputs = i == 0 ? schema.features() : hidden[i - 1];
+    if (i == 0) {
+      layout_.push_back({"first.weight", at, {inputs, width(0)}, {width(0), 1}});
+    } else {
+      for (int t = 0; t < trunks; ++t)
+        layout_.push_back({"trunks." + std::to_string(t) + "." + std::to_string(i - 1) + ".weight",
+                           at + t * inputs * hidden[i],
+                           {hidden[i], inputs},
+                           {inputs, 1}});
+    }
+    at += aligned(inputs * width(i));
+  }
+  for (std::size_t i = 0; i < hidden.size(); ++i) {
+    bias_.push_back(at);
+    if (i == 0) {
+      layout_.push_back({"first.bias", at, {width(0)}, {1}});
+    } else {
+      for (int t = 0; t < trunks; ++t)
+        layout_.push_back({"trunks." + std::to_string(t) + "." + std::to_string(i - 1) + ".bias",
+                           at + t * hidden[i],
+                           {hidden[i]},
+                           {1}});
+    }
+    at += width(i);
+  }
+  head_ = at;
+  const std::int64_t last = hidden.back();
+  const std::int64_t stride = activation_stride(hidden.size() - 1);
+  const std::int64_t value = head_ + shape_.actions * stride;
+  layout_.push_back({"action_head.weight", head_, {shape_.actions, last}, {stride, 1}});
+  layout_.push_back({"action_head.bias", head_ + trunks * last, {shape_.actions}, {stride}});
+  layout_.push_back({"value_head.weight", value + (trunks - 1) * last, {1, last}, {stride, 1}});
+  layout_.push_back({"value_head.bias", value + trunks * last, {1}, {stride}});
+  size_ = aligned(head_ + stride_ * stride);
+}
+
+HeadCells Mlp::head_cells() const {
+  const int stride = activation_stride(shape_.hidden.size() - 1);
+  return {head_, size_, stride, shape_.actions, shape_.hidden.back(), shape_.trunks};
+}
+
+void Mlp::forward(const void* weights, const std::uint8_t* packed, const std::int32_t* index, int rows, float* heads,
+                  cudaStream_t stream) {
+  if (rows > rows_) throw std::invalid_argument("more rows than there is room for");
+  table_.expand(packed, index, rows, shape_.precision, input_.as(), stream);
+  const auto& hidden = shape_.hidden;
+  for (std::size_t i = 0; i < hidden.size(); ++i) {
+    Product p;
+    p.n = rows;
+    p.d = activation_[i].as();
+    p.ldd = activation_stride(i);
+    p.epilogue = Epilogue::kReluBias;
+    p.a = at(weights, weight_[i]);
+    p.bias = at(weights, bias_[i]);
+    if (i == 0) {
+      p.m = p.lda = width(0);
+      p.k = features_;
+      p.b = input_.as();
+      p.ldb = padded_;
+    } else {
+      p.m = hidden[i];
+      p.k = p.lda = hidden[i - 1];
+      p.transpose_a = true;
+      p.b = activation_[i - 1].as();
+      p.ldb = activation_stride(i - 1);
+      p.batch = shape_.trunks;
+      p.next_a = static_cast<std::int64_t>(p.m) * p.k;
+      p.next_b = p.k;
+      p.next_d = p.next_bias = p.m;
+    }
+    products_.run(p, stream);
+  }
+  const std::size_t last = hidden.size() - 1;
+  Product head;
+  head.m = head.ldd = stride_;
+  head.n = rows;
+  head.k = head.lda = head.ldb = activation_stride(last);
+  head.a = at(weights, head_);
+  head.transpose_a = true;
+  head.b = activation_[last].as();
+  head.d = heads;
+  head.wide = true;
+  products_.run(head, stream);
+}
+
+void Mlp::backward(const void* weights, int rows, bool add, float* gradients, cudaStream_t stream) {
+  if (!training_) throw std::invalid_argument("these layers were made for inference");
+  const auto& hidden = shape_.hidden;
+  const std::size_t last = hidden.size() - 1;
+
+  Product head;  // its weights' gradient
+  head.m = head.lda = head.ldd = activation_stride(last);
+  head.n = head.ldb = stride_;
+  head.k = rows;
+  head.a = activation_[last].as();
+  head.b = gradient_.as();
+  head.transpose_b = true;
+  head.d = gradients + head_;
+  head.wide = true;
+  head.add = add;
+  products_.run(head, stream);
+
+  Product into;  // and on into the last layer's results
+  into.m = into.ldd = width(last);
+  into.n = rows;
+  into.k = into.ldb = stride_;
+  into.a = at(weights, head_);
+  into.lda = activation_stride(last);
+  into.b = gradient_.as();
+  into.d = slope_[last].as();
+  products_.run(into, stream);
+  through_relu(last, rows, add, gradients, stream);
+
+  for (std::size_t i = last; i > 0; --i) {
+    Product weight;
+    weight.m = weight.ldd = hidden[i - 1];
+    weight.n = hidden[i];
+    weight.k = rows;
+    weight.a = activation_[i - 1].as();
+    weight.lda = activation_stride(i - 1);
+    weight.b = slope_[i].as();
+    weight.ldb = width(i);
+    weight.transpose_b = true;
+    weight.d = gradients + weight_[i];
+    weight.wide = true;
+    weight.add = add;
+    weight.batch = shape_.trunks;
+    weight.next_a = hidden[i - 1];
+    weight.next_b = hidden[i];
+    weight.next_d = static_cast<std::int64_t>(hidden[i - 1]) * hidden[i];
+    products_.run(weight, stream);
+
+    Product back;
+    back.m = back.lda = hidden[i - 1];
+    back.n = rows;
+    back.k = hidden[i];
+    back.a = at(weights, weight_[i]);
+    back.b = slope_[i].as();
+    back.ldb = width(i);
+    back.d = slope_[i - 1].as();
+    back.ldd = width(i - 1);
+    back.batch = shape_.trunks;
+    back.next_a = static_cast<std::int64_t>(hidden[i - 1]) * hidden[i];
+    back.next_b = hidden[i];
+    back.next_d = hidden[i - 1];
+    products_.run(back, stream);
+    through_relu(i - 1, rows, add, gradients, stream);
+  }
+
+  Product first;  // packed rows take no gradient: the way back ends at the first weights
+  first.m = first.lda = first.ldd = width(0);
+  first.n = features_;
+  first.k = rows;
+  first.a = slope_[0].as();
+  first.b = input_.as();
+  first.ldb = padded_;
+  first.transpose_b = true;
+  first.d = gradients + weight_[0];
+  first.wide = true;
+  first.add = add;
+  products_.run(first, stream);
+}
+
+void Mlp::through_relu(std::size_t layer, int rows, bool add, float* gradients, cudaStream_t stream) {
+  mask_slope(activation_[layer].as(), activation_stride(layer), rows, width(layer), shape_.precision,
+             slope_[layer].as(), sums_.as<float>(), stream);
+  add_columns(sums_.as<float>(), width(layer), add, gradients + bias_[layer], stream);
+}
+
+}  // namespace playmill

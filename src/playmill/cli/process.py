@@ -1,0 +1,26 @@
+"""How a training ends with its process, and what the program is called."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+
+def stop_on_signals(stop: Callable[[str], None]) -> None:
+    """The first Ctrl-C or SIGTERM ends the training in order; a second Ctrl-C ends it at once."""
+
+    def handle(number: int, _frame: object) -> None:
+        stop(signal.Signals(number).name)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    signal.signal(signal.SIGINT, handle)
+    signal.signal(signal.SIGTERM, handle)
+
+
+def program() -> str:
+    """What to type for this program: its name where the shell finds it, else as it was called now."""
+    called = sys.argv[0]
+    return called if Path(called).name == "playmill" and shutil.which("playmill") is None else "playmill"
