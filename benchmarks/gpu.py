@@ -1,5 +1,5 @@
-"""The GPU lane on one card: random play, rollouts, training end to end, a plain torch loop beside it, the time
-to strength, and where the card's time goes. Networks are separate policy and value nets [512, 512, 256]."""
+"""The GPU lane on one card: random play, rollouts, training end to end, a plain torch loop beside it, time
+to strength, and where the time of the card goes. Networks are separate nets [512, 512, 256]."""
 
 from __future__ import annotations
 

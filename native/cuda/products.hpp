@@ -41,21 +41,22 @@ class Products {
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
-  // The first call with a shape tries what cuBLASLt offers for it and keeps the fastest.
-  void run(const Product& product, cudaStream_t stream);
+  // The first call with a shape tries what cuBLASLt offers for it and keeps the fastest. Products that
+  // run at the same time need workspaces of their own: number 0 or 1.
+  void run(const Product& product, cudaStream_t stream, int workspace = 0);
 
   // Whether batches are handed over as one, where cuBLASLt takes them.
   bool grouped = true;
 
-  // Bytes of workspace.
-  static constexpr std::size_t kWorkspace = 64u << 20;
+  static constexpr std::size_t kWorkspace = 32u << 20;  // bytes of each
+  static constexpr int kWorkspaces = 2;
 
  private:
   struct Plan;
-  Plan& plan_for(const Product& product, cudaStream_t stream);
+  Plan& plan_for(const Product& product, cudaStream_t stream, int workspace);
   std::unique_ptr<Plan> make_plan(const Product& product) const;
-  void choose(Plan& plan, const Product& product, cudaStream_t stream);
-  int launch(const Plan& plan, const Product& product, const void* algorithm, cudaStream_t stream) const;
+  void choose(Plan& plan, const Product& product, cudaStream_t stream, int workspace);
+  int launch(const Plan& plan, const Product& product, const void* algorithm, cudaStream_t stream, int workspace) const;
 
   Precision precision_;
   void* handle_ = nullptr;

@@ -1,4 +1,4 @@
-"""What the pool on the card promises beside the contract: arrays that live there, its own or other people's."""
+"""What the pool on the card promises beside the contract: arrays that live there, of any library."""
 
 import numpy as np
 import pytest
@@ -65,7 +65,9 @@ def test_the_caller_may_bring_arrays_of_any_library(game):
     turns = [
         None,
         pools[1].empty_turns(),
-        pools[2].empty_turns()._replace(
+        pools[2]
+        .empty_turns()
+        ._replace(
             observation=torch.zeros(6, spec.schema.bytes, dtype=torch.uint8, device="cuda"),
             seat=torch.zeros(6, dtype=torch.uint8, device="cuda"),
         ),
@@ -168,5 +170,5 @@ def test_pools_on_streams_of_their_own_do_not_mix():
 
 
 def test_more_games_than_the_card_holds_is_one_line_that_names_the_setting():
-    with pytest.raises(PlaymillError, match="100,000,000,000 games do not fit the card .*lower --games"):
+    with pytest.raises(PlaymillError, match=r"100,000,000,000 games do not fit the card .*lower --games"):
         CudaPool("skull_king", 100_000_000_000)

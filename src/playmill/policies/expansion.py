@@ -39,14 +39,19 @@ def expand(schema: Schema, packed: Tensor) -> Tensor:
 
 
 def expand_on_device(schema: Schema, packed: Tensor) -> Tensor:
-    """`expand` by the CUDA kernel where it was built, else by torch."""
+    """`expand` by the CUDA kernel where it was built, else by torch; in autocast's type where that is on."""
     expander = _cuda_expander(schema) if packed.device.type == "cuda" else None
     if expander is None:
         return expand(schema, packed)
     packed = packed.contiguous()
-    out = torch.empty(len(packed), expander.padded, device=packed.device)
+    # Under autocast the next product would round them anyway: written so, they are half as many bytes.
+    lower = torch.is_autocast_enabled("cuda")
+    kind = torch.get_autocast_dtype("cuda") if lower else torch.float32
+    out = torch.empty(len(packed), expander.padded, device=packed.device, dtype=kind)
     stream = torch.cuda.current_stream(packed.device).cuda_stream
-    expander.expand(packed.data_ptr(), 0, len(packed), "float32", out.data_ptr(), stream)
+    expander.expand(
+        packed.data_ptr(), 0, len(packed), str(kind).removeprefix("torch."), out.data_ptr(), stream
+    )
     return out[:, : schema.features]
 
 

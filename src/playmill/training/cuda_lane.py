@@ -42,6 +42,8 @@ class _Told:
 class CudaLane:
     """Everything on the card, on a stream of its own."""
 
+    tell_every_s = 0.1  # small runs make hundreds of updates a second; writing each would hold the card up
+
     def __init__(self, config: Train, spec: GameSpec, precision: str | None) -> None:
         """`precision`: as a checkpoint has it, or None to choose."""
         self.config, self.spec = config, spec

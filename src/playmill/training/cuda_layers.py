@@ -148,6 +148,8 @@ class TorchLayers:
         self.gradient_precision = "float32"
         self.head_cells: list[int] = []
         self._outputs: tuple[Tensor, Tensor] | None = None
+        # Autograd's own thread meets the card with something harmless first: cuBLAS would complain.
+        torch.zeros(1, device="cuda", requires_grad=True).sum().backward()  # type: ignore[no-untyped-call]
 
     def forward(self, player: Player, packed: Tensor, index: Tensor | None, rows: int, heads: Tensor) -> None:
         given = packed[:rows] if index is None else packed[index[:rows].clamp(min=0).long()]

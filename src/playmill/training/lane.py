@@ -50,6 +50,8 @@ class Lane(Protocol):
 
     precision: str
     """Of the layers, as it was chosen."""
+    tell_every_s: float
+    """Seconds at least between two updates that are told of and written down; 0: every one."""
 
     @property
     def policy(self) -> Policy:
@@ -87,6 +89,8 @@ class Lane(Protocol):
 
 class CpuLane:
     """Shards of games and rows, one for each thread."""
+
+    tell_every_s = 0.0
 
     def __init__(self, config: Train, spec: GameSpec, precision: str | None) -> None:
         """`precision`: as a checkpoint has it, or None to choose."""

@@ -48,7 +48,7 @@ class Trainer:
         self.utilisation: Utilisation | None = None
         self._stopping: str | None = None
         self._checkpoint: str | None = None
-        self._saved_at = self._begun = self._before = 0.0
+        self._saved_at = self._begun = self._before = self._told_at = 0.0
 
         self.store = Store(run.checkpoints, config.checkpoints.keep, on_warning=listener.note)
         latest = self.store.latest()
@@ -140,7 +140,10 @@ class Trainer:
             count = done.skipped - self._skipped
             self.listener.note(f"update {number}: {count} gradient steps were not finite and left out")
         self._skipped, self._restored = done.skipped, done.restored
-        self._report(done)
+        now = time.perf_counter()
+        if now - self._told_at >= self.lane.tell_every_s:
+            self._told_at = now
+            self._report(done)
 
     def _report(self, done: Done) -> None:
         turns = self.config.games * self.config.steps
