@@ -249,7 +249,7 @@ def sameness(say: Say, quick: bool) -> dict[str, Any]:
 
 
 def curves(say: Say, quick: bool) -> dict[str, Any]:
-    """What a turn costs: by games in flight, by width, by kind of network."""
+    """What a turn costs: by games in flight, rows of a minibatch, width, kind of network."""
     by_games: dict[str, Any] = {}
     for games in (1024,) if quick else (1024, 4096, 16_384, 65_536, 262_144, 1_048_576):
         steps = 32 if games <= 262_144 else 16
@@ -260,6 +260,11 @@ def curves(say: Say, quick: bool) -> dict[str, Any]:
             "train_1_epoch": train_rate(settings, 3 if games > 16_384 else 20)[0],
         }
         say(f"{games:,} games: {_millions(by_games[str(games)])}")
+    by_minibatch = {
+        str(rows): train_rate(config(65_536, 32, rows), 3)[0]
+        for rows in ((8192,) if quick else (8192, 32_768, 131_072))
+    }
+    say(f"by minibatch {_millions(by_minibatch)}")
     by_width: dict[str, float] = {}
     widths = ((128,), (256, 128), SEED_NET, (1024, 1024, 512), (2048, 2048, 1024))
     for hidden in widths[:1] if quick else widths:
@@ -272,7 +277,12 @@ def curves(say: Say, quick: bool) -> dict[str, Any]:
         settings = config(recipe.games, recipe.steps, recipe.ppo.minibatch, network=recipe.network)
         by_recipe[name] = train_rate(settings, 3)[0]
     say(f"by recipe {_millions(by_recipe)}")
-    return {"by_games": by_games, "by_width": by_width, "by_recipe": by_recipe}
+    return {
+        "by_games": by_games,
+        "by_minibatch": by_minibatch,
+        "by_width": by_width,
+        "by_recipe": by_recipe,
+    }
 
 
 def together(say: Say, quick: bool) -> dict[str, Any]:

@@ -191,7 +191,7 @@ class DeviceArray {
   }
   void fill(nb::bytes data) {
     if (data.size() != memory_.bytes()) throw nb::value_error("the data does not fit the array");
-    check(cudaMemcpy(memory_.as(), data.c_str(), data.size(), cudaMemcpyHostToDevice), "writing an array");
+    copy_to_card(memory_.as(), data.c_str(), data.size(), "writing an array");
   }
 
  private:
@@ -353,11 +353,12 @@ void bind_learning(nb::module_& m) {
   m.def("adam_blocks", &adam_blocks);
   m.def(
       "adam_step",
-      [](Address control, std::int64_t n, Address parameters, Address small, const std::string& precision,
+      [](Address control, std::int64_t n, int rows, Address parameters, Address small, const std::string& precision,
          Address gradients, Address mean, Address square, const std::vector<std::int64_t>& head, float max_norm,
          bool scaled, Address terms, int term_blocks, Address norms, Address stream) {
         AdamInput in;
         in.n = n;
+        in.rows = rows;
         in.parameters = at<float>(parameters);
         in.small = at(small);
         in.precision = precision_named(precision);
@@ -377,8 +378,8 @@ void bind_learning(nb::module_& m) {
         in.term_blocks = term_blocks;
         adam_step(at<Control>(control), in, at<double>(norms), stream_at(stream));
       },
-      "control"_a, "n"_a, "parameters"_a, "small"_a, "precision"_a, "gradients"_a, "mean"_a, "square"_a, "head"_a,
-      "max_norm"_a, "scaled"_a, "terms"_a, "term_blocks"_a, "norms"_a, "stream"_a);
+      "control"_a, "n"_a, "rows"_a, "parameters"_a, "small"_a, "precision"_a, "gradients"_a, "mean"_a, "square"_a,
+      "head"_a, "max_norm"_a, "scaled"_a, "terms"_a, "term_blocks"_a, "norms"_a, "stream"_a);
   m.def(
       "answer_rows",
       [](Address driver, int number, Address other, int rows, int stride, Address heads, Address stream) {

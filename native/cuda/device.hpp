@@ -28,6 +28,12 @@ inline void check(cudaError_t status, const char* what) {
   throw CudaError(text);
 }
 
+// Waits until the data is there: work on any stream may read it next.
+inline void copy_to_card(void* to, const void* from, std::size_t bytes, const char* what) {
+  check(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), what);
+  check(cudaStreamSynchronize(nullptr), what);
+}
+
 // Memory on the card, freed with its owner.
 class DeviceMemory {
  public:

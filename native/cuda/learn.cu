@@ -2,6 +2,7 @@
 #include <cuda_fp16.h>
 #include <thrust/iterator/counting_iterator.h>
 
+#include <algorithm>
 #include <cub/device/device_select.cuh>
 
 #include "../core/game.hpp"
@@ -56,7 +57,7 @@ __device__ double block_sum(double x) {
 
 // ---- Expansion ----
 
-constexpr int kExpandRows = 32;
+constexpr int kExpandRows = 32;  // of a block, fewer where rows are long
 constexpr int kExpandThreads = 128;
 
 __device__ float feature_of(const Feature& feature, const std::uint8_t* row) {
@@ -105,13 +106,13 @@ struct alignas(16) Eight {
 // looked up, one load for eight features. Then the singles are written over the zeros in their places.
 template <class T>
 __global__ void __launch_bounds__(kExpandThreads)
-    expand_kernel(const std::uint8_t* rows, const std::int32_t* index, int n, int bytes, const Octet* octets,
+    expand_kernel(const std::uint8_t* rows, const std::int32_t* index, int n, int each, int bytes, const Octet* octets,
                   const Single* singles, int single_count, int padded, T* out) {
   extern __shared__ __align__(16) std::uint8_t shared[];
   auto* ones = reinterpret_cast<Eight<T>*>(shared);
   std::uint8_t* stage = shared + 256 * sizeof(Eight<T>);
-  const int base = static_cast<int>(blockIdx.x) * kExpandRows;
-  const int live = n - base < kExpandRows ? n - base : kExpandRows;
+  const int base = static_cast<int>(blockIdx.x) * each;
+  const int live = n - base < each ? n - base : each;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   for (int i = thread; i < 256; i += threads) {
     Eight<T> eight;
@@ -395,9 +396,10 @@ __global__ void __launch_bounds__(kThreads)
   const int across = columns < kThreads ? columns : kThreads;  // threads on one row
   const int lines = kThreads / across;                         // rows at a time
   const int line = static_cast<int>(threadIdx.x) / across;
-  for (int column = static_cast<int>(threadIdx.x) % across; column < columns; column += across) {
+  for (int first = 0; first < columns; first += across) {
+    const int column = first + static_cast<int>(threadIdx.x) % across;
     float sum[8] = {};
-    if (line < lines)
+    if (line < lines && column < columns)
       for (int r = static_cast<int>(blockIdx.x) * lines + line; r < rows; r += static_cast<int>(gridDim.x) * lines) {
         auto* at =
             reinterpret_cast<Eight<T>*>(slope + static_cast<std::size_t>(r) * static_cast<std::size_t>(width)) + column;
@@ -415,7 +417,7 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
     for (int k = 0; k < 8; ++k) part[threadIdx.x][k] = sum[k];
     __syncthreads();
-    if (line == 0)
+    if (line == 0 && column < columns)
       for (int k = 0; k < 8; ++k) {
         float all = 0;
         for (int l = 0; l < lines; ++l) all += part[l * across + static_cast<int>(threadIdx.x)][k];
@@ -484,7 +486,8 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) {
     const float norm = sqrtf(static_cast<float>(square)) / control->scale;
     const float limit = in.max_norm / (norm + 1e-6f);
-    shorten = isfinite(norm) && control->stopped == 0 ? (limit < 1.0f ? limit : 1.0f) / control->scale : 0.0f;
+    const bool step = isfinite(norm) && control->stopped == 0 && live_rows(control, in.rows) > 0;
+    shorten = step ? (limit < 1.0f ? limit : 1.0f) / control->scale : 0.0f;
   }
   __syncthreads();
   if (shorten == 0.0f) return;
@@ -537,8 +540,9 @@ __global__ void count_step(Control* control, AdamInput in, const double* norms) 
     if (threadIdx.x == 0) term[k] = part;
   }
   if (threadIdx.x != 0) return;
+  const bool nothing = live_rows(control, in.rows) == 0;
   control->minibatch += 1;
-  if (control->stopped != 0) return;
+  if (control->stopped != 0 || nothing) return;
   const float norm = sqrtf(static_cast<float>(square)) / control->scale;
   control->gradient_norm = norm;
   if (!isfinite(norm)) {
@@ -641,9 +645,8 @@ ExpansionTable::ExpansionTable(const Schema& schema) : bytes_(schema.bytes()) {
   singles_count_ = static_cast<int>(expansion.singles.size());
   octets_ = DeviceMemory(expansion.octets.size() * sizeof(Octet));
   singles_ = DeviceMemory(expansion.singles.size() * sizeof(Single));
-  check(cudaMemcpy(octets_.as(), expansion.octets.data(), octets_.bytes(), cudaMemcpyHostToDevice), "sending a schema");
-  check(cudaMemcpy(singles_.as(), expansion.singles.data(), singles_.bytes(), cudaMemcpyHostToDevice),
-        "sending a schema");
+  copy_to_card(octets_.as(), expansion.octets.data(), octets_.bytes(), "sending a schema");
+  copy_to_card(singles_.as(), expansion.singles.data(), singles_.bytes(), "sending a schema");
 }
 
 void ExpansionTable::expand(const std::uint8_t* rows, const std::int32_t* index, int n, Precision precision, void* out,
@@ -652,10 +655,13 @@ void ExpansionTable::expand(const std::uint8_t* rows, const std::int32_t* index,
   with_type(precision, [&](auto type) {
     using T = decltype(type);
     // One byte more than the rows: the last bits may be read with their neighbour.
-    const std::size_t room = 256 * sizeof(Eight<T>) + static_cast<std::size_t>(kExpandRows * bytes_) + 1;
-    expand_kernel<T><<<blocks_for(n, kExpandRows), threads, room, stream>>>(rows, index, n, bytes_, octets_.as<Octet>(),
-                                                                            singles_.as<Single>(), singles_count_,
-                                                                            padded_, static_cast<T*>(out));
+    constexpr int kRoom = 48 * 1024 - 256 * static_cast<int>(sizeof(Eight<T>)) - 1;
+    const int each = std::min(kExpandRows, kRoom / bytes_);
+    if (each < 1) throw std::invalid_argument("packed rows of more than 40 KB cannot be expanded on the card");
+    const std::size_t room = 256 * sizeof(Eight<T>) + static_cast<std::size_t>(each * bytes_) + 1;
+    expand_kernel<T><<<blocks_for(n, each), threads, room, stream>>>(rows, index, n, each, bytes_, octets_.as<Octet>(),
+                                                                     singles_.as<Single>(), singles_count_, padded_,
+                                                                     static_cast<T*>(out));
   });
   launched("expanding rows");
 }

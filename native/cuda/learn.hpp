@@ -162,6 +162,7 @@ struct HeadCells {
 
 struct AdamInput {
   std::int64_t n = 0;
+  int rows = 0;  // of the minibatch; where none of them is live no step is taken
   float* parameters = nullptr;
   void* small = nullptr;  // the same in `precision`, for the layers; none for float32
   Precision precision = Precision::kFloat32;

@@ -17,6 +17,7 @@ Mlp::Mlp(const Schema& schema, const MlpShape& shape, int rows, bool training)
       training_(training),
       products_(shape.precision),
       table_(schema) {
+  if (shape.precision == Precision::kFloat32) throw std::invalid_argument("native layers are bfloat16 or float16");
   for (const int width : shape.hidden)
     if (width % 128 != 0) throw std::invalid_argument("hidden widths must be multiples of 128");
   place(schema);

@@ -237,6 +237,7 @@ class Picker:
         self.native.adam_step(
             self.control.address,
             64,
+            self.size,
             parameters,
             0,
             "float32",
@@ -304,3 +305,18 @@ def test_no_usable_rows_give_empty_minibatches():
     index, sums = picker.minibatch()
     assert (index == -1).all()
     assert not sums.any()
+
+
+# The control
+
+
+def test_writing_a_field_of_the_control_keeps_all_others():
+    control = Control("float16")
+    data = np.random.default_rng(0).integers(0, 256, len(control.dump()), dtype=np.uint8).tobytes()
+    control.load(data)
+    assert control.dump() == data
+    control.write(usable=77)
+    assert read(control)["usable"] == 77
+    changed = np.flatnonzero(np.frombuffer(control.dump(), np.uint8) != np.frombuffer(data, np.uint8))
+    assert len(changed) <= 4
+    assert changed.max() - changed.min() < 4

@@ -145,7 +145,8 @@ def by_hand(setup):
 
 def error(found, wanted):
     """How far off, as a share of what was wanted."""
-    return float((found.float() - wanted.float()).norm() / wanted.float().norm().clamp(min=1e-12))
+    found, wanted = found.detach().float(), wanted.detach().float()
+    return float((found - wanted).norm() / wanted.norm().clamp(min=1e-12))
 
 
 @networks
@@ -160,7 +161,7 @@ def test_the_native_layers_are_the_sums_by_hand(network, precision, game, rows):
     gradients = setup.backward()
     assert gradients.keys() == wanted.keys() == dict(setup.player.policy.named_parameters()).keys()
     for name, gradient in wanted.items():
-        assert error(gradients[name], gradient) < 1e-2, name
+        assert error(gradients[name], gradient) < 2e-2, name
 
 
 @networks
@@ -171,7 +172,7 @@ def test_the_native_layers_are_the_policy(network):
     parameters = dict(policy.named_parameters())
     up = setup.upstream.float()
     slopes = (up[:, : setup.spec.actions], up[:, setup.spec.actions])
-    for autocast, bound in ((True, 1e-1), (False, 1.5e-1)):
+    for autocast in (True, False):
         with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
             logits, value = policy(setup.packed)
         plain = torch.cat([logits, value[:, None]], 1)
@@ -180,7 +181,7 @@ def test_the_native_layers_are_the_policy(network):
         wanted = torch.autograd.grad((logits, value), list(parameters.values()), slopes)
         # Looser than the heads: a unit near zero that rounds to the other side has another slope.
         for name, gradient in zip(parameters, wanted, strict=True):
-            assert error(gradients[name], gradient) < bound, name
+            assert error(gradients[name], gradient) < 0.15, name
 
 
 def test_rows_can_be_picked_by_number_and_left_out():
@@ -256,9 +257,11 @@ def test_widths_the_native_layers_cannot_do_go_to_torch():
 def adam(player, layers, gradients, control, mean, square):
     native = need_cuda()
     norms = torch.zeros(native.adam_blocks(), dtype=torch.float64, device="cuda")
+    control.write(usable=1 << 30)
     native.adam_step(
         control.address,
         len(player.flat),
+        1,
         player.flat.data_ptr(),
         0 if player.small is player.flat else player.small.data_ptr(),
         layers.gradient_precision,

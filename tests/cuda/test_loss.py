@@ -216,6 +216,7 @@ class Stepper:
         self.adam = torch.optim.Adam([self.theirs], lr=lr, eps=1e-5)
         self.native.begin_update(self.control.address, lr, 0.0, stream_now())
         self.native.begin_pass(self.control.address, 1, 0.0, stream_now())
+        self.control.write(usable=1 << 30)
 
     def state(self):
         kept = [self.weights, self.mean, self.square, *([self.small] if self.small is not None else [])]
@@ -229,6 +230,7 @@ class Stepper:
         self.native.adam_step(
             self.control.address,
             len(self.weights),
+            1,
             self.weights.data_ptr(),
             0 if self.small is None else self.small.data_ptr(),
             self.precision,
@@ -386,3 +388,13 @@ def test_rows_of_other_drivers_are_answered_by_others():
     need_cuda().answer_rows(driver.data_ptr(), 2, other.data_ptr(), 300, 48, heads.data_ptr(), stream_now())
     torch.cuda.synchronize()
     assert torch.equal(heads, wanted)
+
+
+def test_a_minibatch_without_a_live_row_moves_nothing():
+    stepper = Stepper()
+    stepper.step(next(gradients(1024, 1)))
+    before, steps = stepper.state(), read(stepper.control)["steps"]
+    stepper.control.write(usable=0)
+    stepper.step(torch.zeros(1024, device="cuda"))
+    assert all(torch.equal(a, b) for a, b in zip(stepper.state(), before, strict=True))
+    assert read(stepper.control)["steps"] == steps == 1

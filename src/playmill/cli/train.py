@@ -20,6 +20,7 @@ from playmill.league.evaluate import Player
 from playmill.league.policies import load_policy
 from playmill.league.ratings import Rating, rate
 from playmill.training.config import Train, load_recipe, recipe_names, to_dict
+from playmill.training.cuda_lane import need_card
 from playmill.training.fleet_folder import is_fleet, read_fleet
 from playmill.training.report import draw_curves, write_report
 from playmill.training.runs import (
@@ -67,6 +68,8 @@ class TrainCommand(Train):
 def train_command(args: Sequence[str]) -> None:
     """Parses, trains, reports."""
     command = parse(list(args))
+    if command.device == "cuda":
+        need_card()  # before a folder is made: what cannot be trained here leaves none behind
     if command.seeds or command.vary:
         start_fleet(command.config, command.seeds, command.vary, command.run, command.plain)
         return

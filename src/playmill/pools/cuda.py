@@ -13,6 +13,10 @@ from playmill.games import GameSpec, OptionValue, PlaymillError, registry
 from playmill.pools.lanes import need_cuda
 
 
+class CardFull(PlaymillError):
+    """The card has no room for so many games."""
+
+
 class DeviceArray:
     """An array on the card. `torch.from_dlpack(array)` shares its memory; `numpy.asarray(array)` copies."""
 
@@ -98,7 +102,7 @@ class CudaPool:
         try:
             self.native = module.Pool(self.spec.name, self.spec.native_options, games, seed)
         except module.OutOfDeviceMemory as error:
-            raise PlaymillError(f"{games:,} games do not fit the card ({error}); lower --games") from None
+            raise CardFull(f"{games:,} games do not fit the card ({error}); lower --games") from None
         self.native.reset(stagger, stream)
         self._turns: CudaTurns | None = None
         self._outcome: CudaOutcome | None = None

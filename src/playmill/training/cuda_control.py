@@ -30,10 +30,11 @@ class Control:
 
     def write(self, **values: float) -> None:
         """Sets fields by name; waits."""
-        host = np.frombuffer(self.dump(), self.type).copy()
+        raw = bytearray(self.dump())
+        fields = np.frombuffer(raw, self.type)  # a view: what has no name here stays as it is
         for name, value in values.items():
-            host[name] = value
-        self.load(host.tobytes())
+            fields[name] = value
+        self.load(bytes(raw))
 
     def dump(self) -> bytes:
         """All of it; waits."""

@@ -4,6 +4,7 @@ replays two graphs, one for a rollout and one for a minibatch, and reads numbers
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from playmill.games import GameSpec, PlaymillError
 from playmill.policies import Policy
+from playmill.pools.cuda import CardFull
 from playmill.pools.lanes import need_cuda
 from playmill.training.config import Train
 from playmill.training.cuda_collector import CudaCollector, block_seating
@@ -47,23 +49,18 @@ class CudaLane:
     def __init__(self, config: Train, spec: GameSpec, precision: str | None) -> None:
         """`precision`: as a checkpoint has it, or None to choose."""
         self.config, self.spec = config, spec
-        self.native = need_cuda()
-        if not torch.cuda.is_available():
-            raise PlaymillError(
-                f"--device cuda: this torch ({torch.__version__}) is built for the CPU alone; "
-                "install torch for CUDA, or train on the CPU with --device cpu"
-            )
+        self.native = need_card()
         self.precision = precision or ("bfloat16" if config.precision == "auto" else config.precision)
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self._filled = 0
         self._waiting: _Told | None = None
-        self._usable: int | None = None
+        self._usable: dict[int, int] = {}  # rows to learn from, by the number of the update
         self._work = work_per_turn(spec, config.network)
         self._ceilings = ceilings()
         try:
             with torch.cuda.stream(self.stream):
                 self._build()
-        except (torch.OutOfMemoryError, self.native.OutOfDeviceMemory) as error:
+        except (torch.OutOfMemoryError, self.native.OutOfDeviceMemory, CardFull) as error:
             raise out_of_room(config, spec, str(error)) from None
 
     def _build(self) -> None:
@@ -141,7 +138,11 @@ class CudaLane:
     def blobs(self) -> dict[str, bytes]:
         with torch.cuda.stream(self.stream):
             self.collector.pool.stream = int(self.stream.cuda_stream)
-            return {"pool.bin": self.collector.pool.snapshot(), "control.bin": self.control.dump()}
+            return {
+                "pool.bin": self.collector.pool.snapshot(),
+                "control.bin": self.control.dump(),
+                "usable.json": json.dumps(sorted(self._usable.items())).encode(),
+            }
 
     def load(
         self, tensors: Mapping[str, Tensor], blobs: Mapping[str, bytes], meta: Mapping[str, Any]
@@ -159,6 +160,7 @@ class CudaLane:
             self.collector.pool.restore(blobs["pool.bin"])
             self.collector.look()
             self.control.load(blobs["control.bin"])
+            self._usable = dict(json.loads(blobs["usable.json"]))
             self.stream.synchronize()
 
     def close(self) -> None:
@@ -170,21 +172,28 @@ class CudaLane:
         begun.record(self.stream)
         collector.collect()
         played.record(self.stream)
-        if self._usable is None:  # how many rows a rollout gives is only known once one was played
-            self._usable = int(self.control.parse(self.control.tensor.cpu())["usable"])
-        rates = learner.update(collector.rollout, collector.learnable, self._usable, number, progress)
+        rates = learner.update(collector.rollout, collector.learnable, self._rows(number), number, progress)
         control, tallies = self._pinned[number % 2]
         control.copy_(self.control.tensor, non_blocking=True)
         tallies.copy_(collector.tallies, non_blocking=True)
         learnt.record(self.stream)
         return _Told(number, rates, control, tallies, begun, played, learnt)
 
+    def _rows(self, number: int) -> int:
+        """About how many rows this update has to learn from: as many as the one two before it, whose count is
+        here for sure. Only the first is waited for."""
+        for known in [n for n in self._usable if n < number - 2]:
+            del self._usable[known]
+        if not self._usable:
+            self._usable[number] = int(self.control.parse(self.control.tensor.cpu())["usable"])
+        return self._usable[min(self._usable)]
+
     def _read(self, told: _Told | None) -> Done | None:
         if told is None:
             return None
         told.learnt.synchronize()
         numbers = self.control.parse(told.control)
-        self._usable = int(numbers["usable"])
+        self._usable[told.number] = int(numbers["usable"])
         steps = max(int(numbers["steps"]), 1)
         losses = {
             name: float(total) / steps for name, total in zip(LOSS_TERMS, numbers["terms"], strict=True)
@@ -223,6 +232,17 @@ class CudaLane:
         counts = cells.numpy().view(np.uint64)[:, 1]
         named = zip(self.spec.stats, cells[:, 0].tolist(), counts.tolist(), strict=True)
         return {name: total / count for name, total, count in named if count}
+
+
+def need_card() -> Any:
+    """playmill._cuda, with a card and a torch that can use it; otherwise one line on what is missing."""
+    module = need_cuda()
+    if not torch.cuda.is_available():
+        raise PlaymillError(
+            f"--device cuda: this torch ({torch.__version__}) is built for the CPU alone; "
+            "install torch for CUDA, or train on the CPU with --device cpu"
+        )
+    return module
 
 
 @functools.cache

@@ -126,6 +126,7 @@ class CudaLearner:
         native.adam_step(
             control,
             len(self.player.flat),
+            self.minibatch,
             self.player.flat.data_ptr(),
             0 if self.player.small is self.player.flat else self.player.small.data_ptr(),
             self.layers.gradient_precision,

@@ -29,10 +29,10 @@ def out_of_room(config: Train, spec: GameSpec, problem: str) -> PlaymillError:
     rows = min(config.ppo.minibatch, config.games * config.steps)
     batch = rows * minibatch_bytes(config, spec)
     if batch > games:
-        fits = _below(max(free - games, free / 2) / minibatch_bytes(config, spec))
+        fits = _below(max(free - games, free / 2) / minibatch_bytes(config, spec), config.ppo.minibatch)
         setting = f"--ppo.minibatch (now {config.ppo.minibatch:,}) to {fits:,} or raise --ppo.accumulate"
     else:
-        fits = _below(max(free - batch, free / 2) / rollout_bytes(config, spec))
+        fits = _below(max(free - batch, free / 2) / rollout_bytes(config, spec), config.games)
         setting = f"--games (now {config.games:,}) to {fits:,}"
     first = problem.splitlines()[0] if problem else "out of memory"
     return PlaymillError(f"the card's memory is too small for this run: lower {setting} ({first})")
@@ -43,6 +43,7 @@ def _row_of_layers(config: Train, spec: GameSpec) -> int:
     return 2 * width + 4 * spec.actions
 
 
-def _below(number: float) -> int:
-    """The next power of two below."""
-    return max(128, 1 << (int(number).bit_length() - 1)) if number >= 1 else 128
+def _below(number: float, now: int) -> int:
+    """The next power of two below, and below what is set now: others may hold memory as well."""
+    number = min(number, now - 1)
+    return 1 << (int(number).bit_length() - 1) if number >= 1 else 1
