@@ -1,5 +1,7 @@
 #include "mlp.hpp"
 
+#include <algorithm>
+
 namespace playmill {
 
 namespace {
@@ -21,21 +23,21 @@ Mlp::Mlp(const Schema& schema, const MlpShape& shape, int rows, bool training)
   for (const int width : shape.hidden)
     if (width % 128 != 0) throw std::invalid_argument("hidden widths must be multiples of 128");
   place(schema);
-  bytes_ = Products::kWorkspaces * Products::kWorkspace;
+  bytes_ = Products::kWorkspace;
   const std::size_t element = size_of(shape.precision);
   const auto room = static_cast<std::size_t>(rows);
   input_ = take(room * static_cast<std::size_t>(padded_) * element);
+  int widest = 0;
   for (std::size_t i = 0; i < shape.hidden.size(); ++i) {
     const auto stride = static_cast<std::size_t>(activation_stride(i));
     activation_.push_back(take(room * stride * element));
+    widest = std::max(widest, width(i));
     if (!training) continue;
     slope_.push_back(take(room * static_cast<std::size_t>(width(i)) * element));
-    sums_.push_back(take(static_cast<std::size_t>(mask_blocks()) * static_cast<std::size_t>(width(i)) * sizeof(float)));
   }
   if (training) {
     gradient_ = take(room * static_cast<std::size_t>(stride_) * element);
-    check(cudaStreamCreateWithFlags(&side_, cudaStreamNonBlocking), "making a stream");
-    check(cudaEventCreateWithFlags(&passed_, cudaEventDisableTiming), "making an event");
+    sums_ = take(static_cast<std::size_t>(mask_blocks()) * static_cast<std::size_t>(widest) * sizeof(float));
   }
   // Behind each row of the last activations: a one and seven zeros. Products write between them.
   activation_.back().clear(nullptr);
@@ -47,11 +49,6 @@ Mlp::Mlp(const Schema& schema, const MlpShape& shape, int rows, bool training)
                      cudaMemcpyHostToDevice),
         "writing the ones");
   check(cudaDeviceSynchronize(), "making the layers");
-}
-
-Mlp::~Mlp() {
-  if (passed_ != nullptr) cudaEventDestroy(passed_);
-  if (side_ != nullptr) cudaStreamDestroy(side_);
 }
 
 DeviceMemory Mlp::take(std::size_t bytes) {
@@ -151,17 +148,10 @@ void Mlp::forward(const void* weights, const std::uint8_t* packed, const std::in
   products_.run(head, stream);
 }
 
-// What is on `to` from here on waits for what is on `from`.
-void Mlp::pass(cudaStream_t from, cudaStream_t to) {
-  check(cudaEventRecord(passed_, from), "passing work on");
-  check(cudaStreamWaitEvent(to, passed_, 0), "passing work on");
-}
-
 void Mlp::backward(const void* weights, int rows, bool add, float* gradients, cudaStream_t stream) {
   if (!training_) throw std::invalid_argument("these layers were made for inference");
   const auto& hidden = shape_.hidden;
   const std::size_t last = hidden.size() - 1;
-  pass(stream, side_);
 
   Product head;  // its weights' gradient
   head.m = head.lda = head.ldd = activation_stride(last);
@@ -173,7 +163,7 @@ void Mlp::backward(const void* weights, int rows, bool add, float* gradients, cu
   head.d = gradients + head_;
   head.wide = true;
   head.add = add;
-  products_.run(head, side_, 1);
+  products_.run(head, stream);
 
   Product into;  // and on into the last layer's results
   into.m = into.ldd = width(last);
@@ -184,11 +174,27 @@ void Mlp::backward(const void* weights, int rows, bool add, float* gradients, cu
   into.b = gradient_.as();
   into.d = slope_[last].as();
   products_.run(into, stream);
-  through_relu(last, rows, stream);
+  through_relu(last, rows, add, gradients, stream);
 
   for (std::size_t i = last; i > 0; --i) {
-    pass(stream, side_);
-    weight_gradient(i, rows, add, gradients, side_, 1);
+    Product weight;
+    weight.m = weight.ldd = hidden[i - 1];
+    weight.n = hidden[i];
+    weight.k = rows;
+    weight.a = activation_[i - 1].as();
+    weight.lda = activation_stride(i - 1);
+    weight.b = slope_[i].as();
+    weight.ldb = width(i);
+    weight.transpose_b = true;
+    weight.d = gradients + weight_[i];
+    weight.wide = true;
+    weight.add = add;
+    weight.batch = shape_.trunks;
+    weight.next_a = hidden[i - 1];
+    weight.next_b = hidden[i];
+    weight.next_d = static_cast<std::int64_t>(hidden[i - 1]) * hidden[i];
+    products_.run(weight, stream);
+
     Product back;
     back.m = back.lda = hidden[i - 1];
     back.n = rows;
@@ -203,45 +209,27 @@ void Mlp::backward(const void* weights, int rows, bool add, float* gradients, cu
     back.next_b = hidden[i];
     back.next_d = hidden[i - 1];
     products_.run(back, stream);
-    through_relu(i - 1, rows, stream);
+    through_relu(i - 1, rows, add, gradients, stream);
   }
-  weight_gradient(0, rows, add, gradients, stream, 0);
-  pass(side_, stream);
+
+  Product first;  // packed rows take no gradient: the way back ends at the first weights
+  first.m = first.lda = first.ldd = width(0);
+  first.n = features_;
+  first.k = rows;
+  first.a = slope_[0].as();
+  first.b = input_.as();
+  first.ldb = padded_;
+  first.transpose_b = true;
+  first.d = gradients + weight_[0];
+  first.wide = true;
+  first.add = add;
+  products_.run(first, stream);
 }
 
-void Mlp::through_relu(std::size_t layer, int rows, cudaStream_t stream) {
+void Mlp::through_relu(std::size_t layer, int rows, bool add, float* gradients, cudaStream_t stream) {
   mask_slope(activation_[layer].as(), activation_stride(layer), rows, width(layer), shape_.precision,
-             slope_[layer].as(), sums_[layer].as<float>(), stream);
-}
-
-void Mlp::weight_gradient(std::size_t layer, int rows, bool add, float* gradients, cudaStream_t stream, int workspace) {
-  const auto& hidden = shape_.hidden;
-  Product weight;
-  weight.k = rows;
-  weight.transpose_b = true;
-  weight.d = gradients + weight_[layer];
-  weight.wide = true;
-  weight.add = add;
-  if (layer == 0) {  // packed rows take no gradient: the way back ends at the first weights
-    weight.m = weight.lda = weight.ldd = width(0);
-    weight.n = features_;
-    weight.a = slope_[0].as();
-    weight.b = input_.as();
-    weight.ldb = padded_;
-  } else {
-    weight.m = weight.ldd = hidden[layer - 1];
-    weight.n = hidden[layer];
-    weight.a = activation_[layer - 1].as();
-    weight.lda = activation_stride(layer - 1);
-    weight.b = slope_[layer].as();
-    weight.ldb = width(layer);
-    weight.batch = shape_.trunks;
-    weight.next_a = hidden[layer - 1];
-    weight.next_b = hidden[layer];
-    weight.next_d = static_cast<std::int64_t>(hidden[layer - 1]) * hidden[layer];
-  }
-  products_.run(weight, stream, workspace);
-  add_columns(sums_[layer].as<float>(), width(layer), add, gradients + bias_[layer], stream);
+             slope_[layer].as(), sums_.as<float>(), stream);
+  add_columns(sums_.as<float>(), width(layer), add, gradients + bias_[layer], stream);
 }
 
 }  // namespace playmill

@@ -32,9 +32,6 @@ class Mlp {
  public:
   // Room for `rows` rows; `training` keeps what the way back needs.
   Mlp(const Schema& schema, const MlpShape& shape, int rows, bool training);
-  ~Mlp();
-  Mlp(const Mlp&) = delete;
-  Mlp& operator=(const Mlp&) = delete;
 
   std::int64_t size() const { return size_; }  // of the flat weights
   const std::vector<Placed>& layout() const { return layout_; }
@@ -61,10 +58,8 @@ class Mlp {
   }
   void place(const Schema& schema);
   DeviceMemory take(std::size_t bytes);
-  // The slope of a layer through its relu; then its weights' gradient can be taken on the side.
-  void through_relu(std::size_t layer, int rows, cudaStream_t stream);
-  void weight_gradient(std::size_t layer, int rows, bool add, float* gradients, cudaStream_t stream, int workspace);
-  void pass(cudaStream_t from, cudaStream_t to);
+  // Masks the slope of a layer and adds up its bias's gradient.
+  void through_relu(std::size_t layer, int rows, bool add, float* gradients, cudaStream_t stream);
 
   MlpShape shape_;
   int features_, padded_, rows_, stride_;
@@ -75,12 +70,8 @@ class Mlp {
   std::size_t bytes_ = 0;
   Products products_;
   ExpansionTable table_;
-  DeviceMemory input_, gradient_;
-  std::vector<DeviceMemory> activation_, slope_, sums_;
-  // Gradients of weights are taken beside the way back: products of one run while the other's masks
-  // wait for memory.
-  cudaStream_t side_ = nullptr;
-  cudaEvent_t passed_ = nullptr;
+  DeviceMemory input_, gradient_, sums_;
+  std::vector<DeviceMemory> activation_, slope_;
 };
 
 }  // namespace playmill

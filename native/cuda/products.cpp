@@ -130,7 +130,7 @@ struct Products::Plan {
   }
 };
 
-Products::Products(Precision precision) : precision_(precision), workspace_(kWorkspaces * kWorkspace) {
+Products::Products(Precision precision) : precision_(precision), workspace_(kWorkspace) {
   require(library().create(&handle_), "starting cuBLASLt");
 }
 
@@ -173,39 +173,37 @@ std::unique_ptr<Products::Plan> Products::make_plan(const Product& p) const {
   return plan;
 }
 
-int Products::launch(const Plan& plan, const Product& p, const void* algorithm, cudaStream_t stream,
-                     int workspace) const {
+int Products::launch(const Plan& plan, const Product& p, const void* algorithm, cudaStream_t stream) const {
   const float one = 1.0f;
   const float keep = p.add ? 1.0f : 0.0f;
   return library().matmul(handle_, plan.desc, &one, p.a, plan.a, p.b, plan.b, &keep, p.d, plan.d, p.d, plan.d,
-                          static_cast<const Algorithm*>(algorithm),
-                          workspace_.as<char>() + static_cast<std::size_t>(workspace) * kWorkspace, kWorkspace, stream);
+                          static_cast<const Algorithm*>(algorithm), workspace_.as(), kWorkspace, stream);
 }
 
 // Tries the candidates for real. Sums that are added to are spoilt by it: the caller's first pass
 // is one whose result is thrown away.
-void Products::choose(Plan& plan, const Product& product, cudaStream_t stream, int workspace) {
+void Products::choose(Plan& plan, const Product& product, cudaStream_t stream) {
   float best = 0;
   std::size_t chosen = plan.candidates.size();
   for (std::size_t i = 0; i < plan.candidates.size(); ++i) {
     const void* algorithm = &plan.candidates[i].algorithm;
-    if (launch(plan, product, algorithm, stream, workspace) != 0) continue;
-    const float took = time([&] { launch(plan, product, algorithm, stream, workspace); }, stream);
+    if (launch(plan, product, algorithm, stream) != 0) continue;
+    const float took = time([&] { launch(plan, product, algorithm, stream); }, stream);
     if (chosen == plan.candidates.size() || took < best) best = took, chosen = i;
   }
   if (chosen == plan.candidates.size()) throw CudaError("cuBLASLt offers a product it cannot do");
   std::swap(plan.candidates[0], plan.candidates[chosen]);
   plan.chosen = true;
   if (product.batch == 1) return;
-  for (int i = 0; i < product.batch; ++i) run(product.part(i, precision_), stream, workspace);
+  for (int i = 0; i < product.batch; ++i) run(product.part(i, precision_), stream);
   plan.apart = time(
                    [&] {
-                     for (int i = 0; i < product.batch; ++i) run(product.part(i, precision_), stream, workspace);
+                     for (int i = 0; i < product.batch; ++i) run(product.part(i, precision_), stream);
                    },
                    stream) < best;
 }
 
-Products::Plan& Products::plan_for(const Product& p, cudaStream_t stream, int workspace) {
+Products::Plan& Products::plan_for(const Product& p, cudaStream_t stream) {
   const std::vector<std::int64_t> key = {p.m,
                                          p.n,
                                          p.k,
@@ -228,7 +226,7 @@ Products::Plan& Products::plan_for(const Product& p, cudaStream_t stream, int wo
   if (plan->chosen) return *plan;
   cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
   check(cudaStreamIsCapturing(stream, &capturing), "looking at a stream");
-  if (capturing == cudaStreamCaptureStatusNone) choose(*plan, p, stream, workspace);
+  if (capturing == cudaStreamCaptureStatusNone) choose(*plan, p, stream);
   return *plan;
 }
 
@@ -247,16 +245,16 @@ Product Product::part(int number, Precision precision) const {
   return one;
 }
 
-void Products::run(const Product& product, cudaStream_t stream, int workspace) {
+void Products::run(const Product& product, cudaStream_t stream) {
   if (product.batch == 1 || grouped) {
-    const Plan& plan = plan_for(product, stream, workspace);
+    const Plan& plan = plan_for(product, stream);
     if (!plan.candidates.empty() && !plan.apart) {
-      require(launch(plan, product, &plan.candidates[0].algorithm, stream, workspace), "multiplying");
+      require(launch(plan, product, &plan.candidates[0].algorithm, stream), "multiplying");
       return;
     }
     if (product.batch == 1) throw CudaError("cuBLASLt has no algorithm for a product of this shape on this card");
   }
-  for (int i = 0; i < product.batch; ++i) run(product.part(i, precision_), stream, workspace);
+  for (int i = 0; i < product.batch; ++i) run(product.part(i, precision_), stream);
 }
 
 }  // namespace playmill

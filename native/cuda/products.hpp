@@ -41,22 +41,21 @@ class Products {
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
-  // The first call with a shape tries what cuBLASLt offers for it and keeps the fastest. Products that
-  // run at the same time need workspaces of their own: number 0 or 1.
-  void run(const Product& product, cudaStream_t stream, int workspace = 0);
+  // The first call with a shape tries what cuBLASLt offers for it and keeps the fastest.
+  void run(const Product& product, cudaStream_t stream);
 
   // Whether batches are handed over as one, where cuBLASLt takes them.
   bool grouped = true;
 
-  static constexpr std::size_t kWorkspace = 32u << 20;  // bytes of each
-  static constexpr int kWorkspaces = 2;
+  // Bytes of workspace.
+  static constexpr std::size_t kWorkspace = 64u << 20;
 
  private:
   struct Plan;
-  Plan& plan_for(const Product& product, cudaStream_t stream, int workspace);
+  Plan& plan_for(const Product& product, cudaStream_t stream);
   std::unique_ptr<Plan> make_plan(const Product& product) const;
-  void choose(Plan& plan, const Product& product, cudaStream_t stream, int workspace);
-  int launch(const Plan& plan, const Product& product, const void* algorithm, cudaStream_t stream, int workspace) const;
+  void choose(Plan& plan, const Product& product, cudaStream_t stream);
+  int launch(const Plan& plan, const Product& product, const void* algorithm, cudaStream_t stream) const;
 
   Precision precision_;
   void* handle_ = nullptr;
