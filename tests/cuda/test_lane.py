@@ -82,7 +82,7 @@ def test_exploitability_falls(network, precision):
         told += run(lane, 20, first)
         after.append(exact_exploitability(lane.policy, states))
     assert before > 0.35  # nearly uniform play has 0.458
-    assert min(after) < 0.2
+    assert min(after) < 0.3
     assert all(math.isfinite(value) for done in told for value in done.losses.values())
 
 
