@@ -99,9 +99,6 @@ def test_a_signal_saves_all_and_the_fleet_goes_on(straight, tmp_path):
     process = start(f"{FLEET} --checkpoints.every-updates 0", folder, log)
     metrics = folder / MEMBERS[-1] / "metrics.jsonl"
     wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") > 3, process)
-    code, text = train(f"--resume {folder} --plain", folder)  # while it is held by the first
-    assert code == 2
-    assert "is in use by another process" in text
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE) == 0, log.read_text()
     assert log.read_text().count("stopped") >= 4
@@ -111,6 +108,17 @@ def test_a_signal_saves_all_and_the_fleet_goes_on(straight, tmp_path):
     assert code == 0, text
     for member in MEMBERS:
         assert state(folder / member) == state(straight[0] / member), member
+
+
+def test_a_fleet_is_held_by_one_process(tmp_path):
+    folder, log = tmp_path / "fleet", tmp_path / "log"
+    process = start(f"{KUHN} --seeds 0 1 --turns 1000000000", folder, log)
+    wait_for(lambda: (folder / "seed-1" / "metrics.jsonl").exists(), process)
+    code, text = train(f"--resume {folder} --plain", folder)
+    process.kill()
+    process.wait(PATIENCE)
+    assert code == 2
+    assert "is in use by another process" in text
 
 
 def test_a_member_goes_on_by_itself_and_the_fleet_with_a_larger_budget(tmp_path):
