@@ -60,57 +60,21 @@ __device__ double block_sum(double x) {
 constexpr int kExpandRows = 32;  // of a block, fewer where rows are long
 constexpr int kExpandThreads = 128;
 
-__device__ float feature_of(const Feature& feature, const std::uint8_t* row) {
-  if (feature.count_at != 0xFFFF && feature.row >= row[feature.count_at]) return 0.0f;
-  const std::uint8_t* at = row + feature.offset;
-  switch (static_cast<Encoding>(feature.encoding)) {
-    case Encoding::kBits: return static_cast<float>((*at >> feature.match) & 1);
-    case Encoding::kCategory: return *at == feature.match ? 1.0f : 0.0f;
-    case Encoding::kU8: return static_cast<float>(*at) * feature.scale;
-    default: break;
-  }
-  const auto wide = static_cast<std::uint16_t>(at[0] | (at[1] << 8));
-  switch (static_cast<Encoding>(feature.encoding)) {
-    case Encoding::kU16: return static_cast<float>(wide) * feature.scale;
-    case Encoding::kI16: return static_cast<float>(static_cast<std::int16_t>(wide)) * feature.scale;
-    case Encoding::kLog16: return log2f(1.0f + static_cast<float>(wide)) * feature.scale;
-    default: return 0.0f;
-  }
-}
-
-// The eight as bits.
-__device__ unsigned octet_bits(const Octet& octet, const std::uint8_t* row) {
-  unsigned bits = 0;
-#pragma unroll
-  for (int k = 0; k < Octet::kRuns; ++k) {
-    if (k >= octet.runs) break;
-    const Run& run = octet.run[k];
-    const std::uint8_t* at = row + run.offset;
-    if (run.category) {
-      const unsigned id = static_cast<unsigned>(*at) - run.start;
-      bits |= id < run.count ? 1u << (run.lane + id) : 0u;
-    } else {
-      const unsigned two = at[0] | static_cast<unsigned>(at[1]) << 8;
-      bits |= (two >> run.start & ((1u << run.count) - 1)) << run.lane;
-    }
-  }
-  return bits;
-}
-
 template <class T>
 struct alignas(16) Eight {
   T value[8];
 };
 
-// Each thread keeps eight features and goes down the rows with them; what eight bits come to is
-// looked up, one load for eight features. Then the singles are written over the zeros in their places.
+// Singles first, into shared memory. Then each thread keeps eight features and goes down the rows with
+// them: what eight bits come to is looked up, singles are put in their places, and one store writes all.
 template <class T>
 __global__ void __launch_bounds__(kExpandThreads)
     expand_kernel(const std::uint8_t* rows, const std::int32_t* index, int n, int each, int bytes, const Octet* octets,
-                  const Single* singles, int single_count, int padded, T* out) {
+                  const Feature* singles, int single_count, int padded, T* out) {
   extern __shared__ __align__(16) std::uint8_t shared[];
   auto* ones = reinterpret_cast<Eight<T>*>(shared);
   std::uint8_t* stage = shared + 256 * sizeof(Eight<T>);
+  auto* single = reinterpret_cast<T*>(stage + (each * bytes + 16) / 16 * 16);
   const int base = static_cast<int>(blockIdx.x) * each;
   const int live = n - base < each ? n - base : each;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
@@ -134,21 +98,23 @@ __global__ void __launch_bounds__(kExpandThreads)
     }
   }
   __syncthreads();
-  T* first = out + static_cast<std::size_t>(base) * static_cast<std::size_t>(padded);
+  for (int i = thread; i < live * single_count; i += threads)
+    single[i] = narrow<T>(feature_of(singles[i % single_count], stage + i / single_count * bytes));
+  __syncthreads();
   for (int group = thread; group < padded / 8; group += threads) {
     const Octet octet = octets[group];
-    T* to = first + group * 8;
+    T* to = out + static_cast<std::size_t>(base) * static_cast<std::size_t>(padded) + group * 8;
 #pragma unroll 4
-    for (int r = 0; r < live; ++r)
-      *reinterpret_cast<Eight<T>*>(to + static_cast<std::size_t>(r) * static_cast<std::size_t>(padded)) =
-          ones[octet_bits(octet, stage + r * bytes)];
-  }
-  __syncthreads();
-  for (int i = thread; i < live * single_count; i += threads) {
-    const Single& single = singles[i % single_count];
-    const int r = i / single_count;
-    first[static_cast<std::size_t>(r) * static_cast<std::size_t>(padded) + static_cast<std::size_t>(single.at)] =
-        narrow<T>(feature_of(single.feature, stage + r * bytes));
+    for (int r = 0; r < live; ++r) {
+      Eight<T> eight = ones[octet_bits(octet, stage + r * bytes)];
+      if (octet.patched != 0) {
+        const T* next = single + r * single_count + octet.first;
+#pragma unroll
+        for (int k = 0; k < 8; ++k)
+          if (octet.patched >> k & 1) eight.value[k] = *next++;
+      }
+      *reinterpret_cast<Eight<T>*>(to + static_cast<std::size_t>(r) * static_cast<std::size_t>(padded)) = eight;
+    }
   }
 }
 
@@ -426,13 +392,13 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-__global__ void columns_kernel(const float* sums, int width, bool add, float* gradients) {
+__global__ void columns_kernel(const float* sums, int blocks, int width, bool add, float* gradients) {
   // A warp a column would read across rows; 32 columns and 8 parts of the rows a block read along them.
   __shared__ float part[8][32];
   const int column = static_cast<int>(blockIdx.x) * 32 + static_cast<int>(threadIdx.x % 32);
   const int slice = static_cast<int>(threadIdx.x / 32);
   float sum = 0;
-  for (int b = slice; b < kMaskBlocks; b += 8) sum += sums[static_cast<std::size_t>(b) * width + column];
+  for (int b = slice; b < blocks; b += 8) sum += sums[static_cast<std::size_t>(b) * width + column];
   part[slice][threadIdx.x % 32] = sum;
   __syncthreads();
   if (slice > 0) return;
@@ -598,53 +564,12 @@ void launched(const char* what) { check(cudaGetLastError(), what); }
 
 }  // namespace
 
-Expansion::Expansion(const Schema& schema) : octets(static_cast<std::size_t>((schema.features() + 7) / 8)) {
-  const auto add = [this](int at, const Feature& f) {
-    Octet& octet = octets[static_cast<std::size_t>(at / 8)];
-    const bool category = f.encoding == static_cast<std::uint8_t>(Encoding::kCategory);
-    if ((category || f.encoding == static_cast<std::uint8_t>(Encoding::kBits)) && f.count_at == 0xFFFF) {
-      Run* last = octet.runs > 0 ? &octet.run[octet.runs - 1] : nullptr;
-      const bool goes_on = last != nullptr && last->category == category && last->lane + last->count == at % 8 &&
-                           (category ? last->offset == f.offset && last->start + last->count == f.match
-                                     : last->offset * 8 + last->start + last->count == f.offset * 8 + f.match);
-      if (goes_on) {
-        ++last->count;
-        return;
-      }
-      if (octet.runs < Octet::kRuns) {
-        octet.run[octet.runs++] = {f.offset, f.match, category, static_cast<std::uint8_t>(at % 8), 1};
-        return;
-      }
-    }
-    singles.push_back({at, f});
-  };
-  for (const auto& field : schema.fields()) {
-    const auto* count = field.counted.empty() ? nullptr : schema.find(field.counted);
-    int at = field.feature;
-    for (int row = 0; row < field.rows; ++row)
-      for (int column = 0; column < field.columns; ++column)
-        for (int id = 0; id < (field.encoding == Encoding::kCategory ? field.size : 1); ++id) {
-          Feature feature;
-          const int start = field.offset + row * field.row_bytes();
-          const int step = field.encoding == Encoding::kU8 || field.encoding == Encoding::kCategory ? 1 : 2;
-          const bool bits = field.encoding == Encoding::kBits;
-          feature.offset = static_cast<std::uint16_t>(start + (bits ? column / 8 : step * column));
-          feature.match = static_cast<std::uint8_t>(bits ? column % 8 : id);
-          feature.encoding = static_cast<std::uint8_t>(field.encoding);
-          feature.scale = field.scale;
-          feature.row = static_cast<std::uint16_t>(row);
-          if (count != nullptr) feature.count_at = static_cast<std::uint16_t>(count->offset);
-          add(at++, feature);
-        }
-  }
-}
-
 ExpansionTable::ExpansionTable(const Schema& schema) : bytes_(schema.bytes()) {
   const Expansion expansion(schema);
   padded_ = static_cast<int>(expansion.octets.size() * 8);
   singles_count_ = static_cast<int>(expansion.singles.size());
   octets_ = DeviceMemory(expansion.octets.size() * sizeof(Octet));
-  singles_ = DeviceMemory(expansion.singles.size() * sizeof(Single));
+  singles_ = DeviceMemory(expansion.singles.size() * sizeof(Feature));
   copy_to_card(octets_.as(), expansion.octets.data(), octets_.bytes(), "sending a schema");
   copy_to_card(singles_.as(), expansion.singles.data(), singles_.bytes(), "sending a schema");
 }
@@ -654,13 +579,14 @@ void ExpansionTable::expand(const std::uint8_t* rows, const std::int32_t* index,
   const int threads = padded_ / 8 < kExpandThreads ? (padded_ / 8 + 31) / 32 * 32 : kExpandThreads;
   with_type(precision, [&](auto type) {
     using T = decltype(type);
-    // One byte more than the rows: the last bits may be read with their neighbour.
-    constexpr int kRoom = 48 * 1024 - 256 * static_cast<int>(sizeof(Eight<T>)) - 1;
-    const int each = std::min(kExpandRows, kRoom / bytes_);
-    if (each < 1) throw std::invalid_argument("packed rows of more than 40 KB cannot be expanded on the card");
-    const std::size_t room = 256 * sizeof(Eight<T>) + static_cast<std::size_t>(each * bytes_) + 1;
+    // A little more than the rows: the last bits may be read with their neighbour, singles are aligned.
+    constexpr int kRoom = 48 * 1024 - 256 * static_cast<int>(sizeof(Eight<T>)) - 32;
+    const int row = bytes_ + singles_count_ * static_cast<int>(sizeof(T));
+    const int each = std::min(kExpandRows, kRoom / row);
+    if (each < 1) throw std::invalid_argument("packed rows of this length cannot be expanded on the card");
+    const std::size_t room = 256 * sizeof(Eight<T>) + static_cast<std::size_t>(each * row) + 32;
     expand_kernel<T><<<blocks_for(n, each), threads, room, stream>>>(rows, index, n, each, bytes_, octets_.as<Octet>(),
-                                                                     singles_.as<Single>(), singles_count_, padded_,
+                                                                     singles_.as<Feature>(), singles_count_, padded_,
                                                                      static_cast<T*>(out));
   });
   launched("expanding rows");
@@ -738,8 +664,8 @@ void mask_slope(const void* activation, int stride, int rows, int width, Precisi
   launched("going back through relu");
 }
 
-void add_columns(const float* sums, int width, bool add, float* gradients, cudaStream_t stream) {
-  columns_kernel<<<width / 32, kThreads, 0, stream>>>(sums, width, add, gradients);
+void add_columns(const float* sums, int blocks, int width, bool add, float* gradients, cudaStream_t stream) {
+  columns_kernel<<<width / 32, kThreads, 0, stream>>>(sums, blocks, width, add, gradients);
   launched("adding up biases");
 }
 

@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "../core/schema.hpp"
 #include "device.hpp"
+#include "expansion.hpp"
 
 namespace playmill {
 
@@ -39,47 +39,7 @@ struct Control {
   double terms[kTerms] = {};  // sums over the update's gradient steps
 };
 
-// One float of the expanded row.
-struct Feature {
-  std::uint16_t offset = 0;                  // first byte
-  std::uint8_t encoding = 0;                 // Encoding
-  std::uint8_t match = 0;                    // the bit of a bits field, the id of a category
-  std::uint16_t count_at = 0xFFFF, row = 0;  // live when row < the byte at count_at
-  float scale = 0;
-};
-
-// Neighbouring features that come from one place in the row: consecutive bits, or ids of one category.
-struct Run {
-  std::uint16_t offset = 0;
-  std::uint8_t start = 0;  // the first bit, or the first id
-  std::uint8_t category = 0;
-  std::uint8_t lane = 0;  // of the eight
-  std::uint8_t count = 0;
-  std::uint16_t unused = 0;
-};
-
-// Eight features as runs of bits; what is no bit, or one run too many, is among the singles.
-struct Octet {
-  static constexpr int kRuns = 4;
-  Run run[kRuns];
-  std::int32_t runs = 0;
-  std::int32_t unused = 0;
-};
-
-// A feature by itself: numbers, and what is live only up to a count.
-struct Single {
-  std::int32_t at = 0;  // in the expanded row
-  Feature feature;
-};
-
-// How rows of a schema are expanded: eight features at a time, zeros up to a multiple of eight.
-struct Expansion {
-  explicit Expansion(const Schema& schema);
-  std::vector<Octet> octets;
-  std::vector<Single> singles;
-};
-
-// The same on the card.
+// An Expansion on the card.
 class ExpansionTable {
  public:
   explicit ExpansionTable(const Schema& schema);
@@ -151,8 +111,8 @@ int loss_blocks(int rows);
 void mask_slope(const void* activation, int stride, int rows, int width, Precision precision, void* slope, float* sums,
                 cudaStream_t stream);
 int mask_blocks();
-// gradients[i] (+)= the part sums of column i.
-void add_columns(const float* sums, int width, bool add, float* gradients, cudaStream_t stream);
+// gradients[i] (+)= the part sums[blocks, width] of column i.
+void add_columns(const float* sums, int blocks, int width, bool add, float* gradients, cudaStream_t stream);
 
 // A block of rows in the parameters of which only some cells are weights; see Mlp.
 struct HeadCells {

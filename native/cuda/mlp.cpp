@@ -15,7 +15,7 @@ Mlp::Mlp(const Schema& schema, const MlpShape& shape, int rows, bool training)
       features_(schema.features()),
       padded_((schema.features() + 7) / 8 * 8),
       rows_(rows),
-      stride_((shape.actions + 1 + 7) / 8 * 8),
+      stride_((shape.actions + 1 + 15) / 16 * 16),
       training_(training),
       products_(shape.precision),
       table_(schema) {
@@ -39,7 +39,7 @@ Mlp::Mlp(const Schema& schema, const MlpShape& shape, int rows, bool training)
     gradient_ = take(room * static_cast<std::size_t>(stride_) * element);
     sums_ = take(static_cast<std::size_t>(mask_blocks()) * static_cast<std::size_t>(widest) * sizeof(float));
   }
-  // Behind each row of the last activations: a one and seven zeros. Products write between them.
+  // Behind each row of the last activations: a one and zeros. Products write between them.
   activation_.back().clear(nullptr);
   const std::uint16_t one = shape.precision == Precision::kBfloat16 ? 0x3F80 : 0x3C00;
   const std::vector<std::uint16_t> ones(room, one);
@@ -150,10 +150,17 @@ void Mlp::forward(const void* weights, const std::uint8_t* packed, const std::in
 
 void Mlp::backward(const void* weights, int rows, bool add, float* gradients, cudaStream_t stream) {
   if (!training_) throw std::invalid_argument("these layers were made for inference");
-  const auto& hidden = shape_.hidden;
-  const std::size_t last = hidden.size() - 1;
+  head_weights(rows, add, gradients, stream);
+  for (std::size_t layer = shape_.hidden.size(); layer-- > 0;) {
+    back_into(layer, weights, rows, stream);
+    bias_gradient(layer, sums_.as<float>(), mask_blocks(), add, gradients, stream);
+    weight_gradient(layer, rows, add, gradients, stream);
+  }
+}
 
-  Product head;  // its weights' gradient
+void Mlp::head_weights(int rows, bool add, float* gradients, cudaStream_t stream) {
+  const std::size_t last = shape_.hidden.size() - 1;
+  Product head;
   head.m = head.lda = head.ldd = activation_stride(last);
   head.n = head.ldb = stride_;
   head.k = rows;
@@ -164,72 +171,68 @@ void Mlp::backward(const void* weights, int rows, bool add, float* gradients, cu
   head.wide = true;
   head.add = add;
   products_.run(head, stream);
-
-  Product into;  // and on into the last layer's results
-  into.m = into.ldd = width(last);
-  into.n = rows;
-  into.k = into.ldb = stride_;
-  into.a = at(weights, head_);
-  into.lda = activation_stride(last);
-  into.b = gradient_.as();
-  into.d = slope_[last].as();
-  products_.run(into, stream);
-  through_relu(last, rows, add, gradients, stream);
-
-  for (std::size_t i = last; i > 0; --i) {
-    Product weight;
-    weight.m = weight.ldd = hidden[i - 1];
-    weight.n = hidden[i];
-    weight.k = rows;
-    weight.a = activation_[i - 1].as();
-    weight.lda = activation_stride(i - 1);
-    weight.b = slope_[i].as();
-    weight.ldb = width(i);
-    weight.transpose_b = true;
-    weight.d = gradients + weight_[i];
-    weight.wide = true;
-    weight.add = add;
-    weight.batch = shape_.trunks;
-    weight.next_a = hidden[i - 1];
-    weight.next_b = hidden[i];
-    weight.next_d = static_cast<std::int64_t>(hidden[i - 1]) * hidden[i];
-    products_.run(weight, stream);
-
-    Product back;
-    back.m = back.lda = hidden[i - 1];
-    back.n = rows;
-    back.k = hidden[i];
-    back.a = at(weights, weight_[i]);
-    back.b = slope_[i].as();
-    back.ldb = width(i);
-    back.d = slope_[i - 1].as();
-    back.ldd = width(i - 1);
-    back.batch = shape_.trunks;
-    back.next_a = static_cast<std::int64_t>(hidden[i - 1]) * hidden[i];
-    back.next_b = hidden[i];
-    back.next_d = hidden[i - 1];
-    products_.run(back, stream);
-    through_relu(i - 1, rows, add, gradients, stream);
-  }
-
-  Product first;  // packed rows take no gradient: the way back ends at the first weights
-  first.m = first.lda = first.ldd = width(0);
-  first.n = features_;
-  first.k = rows;
-  first.a = slope_[0].as();
-  first.b = input_.as();
-  first.ldb = padded_;
-  first.transpose_b = true;
-  first.d = gradients + weight_[0];
-  first.wide = true;
-  first.add = add;
-  products_.run(first, stream);
 }
 
-void Mlp::through_relu(std::size_t layer, int rows, bool add, float* gradients, cudaStream_t stream) {
+void Mlp::back_into(std::size_t layer, const void* weights, int rows, cudaStream_t stream) {
+  const auto& hidden = shape_.hidden;
+  Product back;
+  back.n = rows;
+  back.d = slope_[layer].as();
+  back.ldd = width(layer);
+  if (layer + 1 == hidden.size()) {
+    back.m = width(layer);
+    back.k = back.ldb = stride_;
+    back.a = at(weights, head_);
+    back.lda = activation_stride(layer);
+    back.b = gradient_.as();
+  } else {
+    back.m = back.lda = hidden[layer];
+    back.k = hidden[layer + 1];
+    back.a = at(weights, weight_[layer + 1]);
+    back.b = slope_[layer + 1].as();
+    back.ldb = width(layer + 1);
+    back.batch = shape_.trunks;
+    back.next_a = static_cast<std::int64_t>(back.m) * back.k;
+    back.next_b = back.k;
+    back.next_d = back.m;
+  }
+  products_.run(back, stream);
   mask_slope(activation_[layer].as(), activation_stride(layer), rows, width(layer), shape_.precision,
              slope_[layer].as(), sums_.as<float>(), stream);
-  add_columns(sums_.as<float>(), width(layer), add, gradients + bias_[layer], stream);
+}
+
+void Mlp::bias_gradient(std::size_t layer, const float* sums, int blocks, bool add, float* gradients,
+                        cudaStream_t stream) {
+  add_columns(sums, blocks, width(layer), add, gradients + bias_[layer], stream);
+}
+
+void Mlp::weight_gradient(std::size_t layer, int rows, bool add, float* gradients, cudaStream_t stream) {
+  const auto& hidden = shape_.hidden;
+  Product weight;
+  weight.k = rows;
+  weight.transpose_b = true;
+  weight.d = gradients + weight_[layer];
+  weight.wide = true;
+  weight.add = add;
+  if (layer == 0) {  // packed rows take no gradient: the way back ends at the first weights
+    weight.m = weight.lda = weight.ldd = width(0);
+    weight.n = features_;
+    weight.a = slope_[0].as();
+    weight.b = input_.as();
+    weight.ldb = padded_;
+  } else {
+    weight.m = weight.ldd = hidden[layer - 1];
+    weight.n = hidden[layer];
+    weight.a = activation_[layer - 1].as();
+    weight.lda = activation_stride(layer - 1);
+    weight.b = slope_[layer].as();
+    weight.ldb = width(layer);
+    weight.batch = shape_.trunks;
+    weight.next_a = hidden[layer - 1];
+    weight.next_b = hidden[layer];
+    weight.next_d = static_cast<std::int64_t>(hidden[layer - 1]) * hidden[layer];
+  }
+  products_.run(weight, stream);
 }
 
 }  // namespace playmill

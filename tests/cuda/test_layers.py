@@ -8,6 +8,7 @@ import torch
 from playmill.games import registry
 from playmill.policies import Network, Policy, expand
 from playmill.pools.lanes import need_cuda
+from playmill.training.cuda_back import WayBack
 from playmill.training.cuda_control import Control
 from playmill.training.cuda_layers import (
     TYPES,
@@ -237,6 +238,30 @@ def test_both_trunks_at_once_or_one_by_one_are_the_same_sums():
     assert error(setup.forward(), together) < 5e-3
     for name, gradient in setup.backward().items():
         assert error(gradient, gradients[name]) < 1e-2, name
+
+
+@networks
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_both_ways_back_give_the_same_gradients(network, precision):
+    pytest.importorskip("triton")
+    setup = Setup(network, precision, rows=600)
+    native, weights = setup.layers.native, setup.player.small
+    fused = WayBack(native, network.hidden, network.trunks, 600, TYPES[precision])
+    found = []
+    for _ in range(2):
+        gradients = torch.full_like(setup.player.flat, 5.0)
+        fused.run(weights, 600, False, gradients, stream_now())
+        found.append(setup.player.views(gradients))
+    wanted = torch.full_like(setup.player.flat, 5.0)
+    native.backward(weights.data_ptr(), 600, False, wanted.data_ptr(), stream_now())
+    for name, gradient in setup.player.views(wanted).items():
+        assert error(found[0][name], gradient) < 2e-3, name
+        assert torch.equal(found[0][name], found[1][name]), name
+    twice = torch.cat([view.flatten() for view in found[0].values()])
+    again = torch.zeros_like(setup.player.flat)
+    for add in (False, True):
+        fused.run(weights, 600, add, again, stream_now())
+    assert error(torch.cat([v.flatten() for v in setup.player.views(again).values()]), 2.0 * twice) < 1e-3
 
 
 def test_widths_the_native_layers_cannot_do_go_to_torch():
