@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.bars import Bar, Result
-from benchmarks.learn_skull_king import Told
+from benchmarks.learn_skull_king import Told, details_of
 from playmill.league.evaluate import evaluate
 from playmill.training.config import load_recipe
 from playmill.training.runs import create_run
@@ -33,19 +33,8 @@ def measure(say: Callable[[str], None], quick: bool) -> Result:
         bot: evaluate(config.spec, trainer.policy, bot, deals=200 if quick else DEALS, seed=SEED)
         for bot in ("random", "easy", "medium", "hard", "greedy")
     }
-    details = {
-        f"against_{bot}": {
-            "win_share": round(r.win_share, 4),
-            "interval_95": [round(r.low, 4), round(r.high, 4)],
-            "score": r.score,
-            "opponent_score": r.opponent_score,
-            "bid_made": r.bid_made,
-            "games": r.games,
-        }
-        for bot, r in found.items()
-    }
     bars = [
         Bar("win_share_hard", found["hard"].win_share, "share", 0.55),
         Bar("win_share_greedy", found["greedy"].win_share, "share", 0.35),
     ]
-    return Result(bars, {**details, "turns": trainer.turns, "training_seconds": trainer.seconds})
+    return Result(bars, {**details_of(found), "turns": trainer.turns, "training_seconds": trainer.seconds})

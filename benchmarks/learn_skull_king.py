@@ -6,9 +6,10 @@ import dataclasses
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from benchmarks.bars import Bar, Result
-from playmill.league.evaluate import evaluate
+from playmill.league.evaluate import Evaluation, evaluate
 from playmill.training.config import load_recipe
 from playmill.training.runs import create_run
 from playmill.training.status import Status
@@ -36,6 +37,21 @@ class Told:
         self.say(text)
 
 
+def details_of(found: dict[str, Evaluation]) -> dict[str, Any]:
+    """What a player did against each bot, for the JSON."""
+    return {
+        f"against_{bot}": {
+            "win_share": round(r.win_share, 4),
+            "interval_95": [round(r.low, 4), round(r.high, 4)],
+            "score": r.score,
+            "opponent_score": r.opponent_score,
+            "bid_made": r.bid_made,
+            "games": r.games,
+        }
+        for bot, r in found.items()
+    }
+
+
 def measure(say: Callable[[str], None], quick: bool) -> Result:
     config = load_recipe("skull_king/quick")
     config = dataclasses.replace(config, minutes=0.3 if quick else MINUTES, turns=0, threads=2)
@@ -54,15 +70,4 @@ def measure(say: Callable[[str], None], quick: bool) -> Result:
         Bar("win_share_hard", found["hard"].win_share, "share", 0.40),
         Bar("win_share_greedy", found["greedy"].win_share, "share", 0.25),
     ]
-    details = {
-        f"against_{bot}": {
-            "win_share": round(r.win_share, 4),
-            "interval_95": [round(r.low, 4), round(r.high, 4)],
-            "score": r.score,
-            "opponent_score": r.opponent_score,
-            "bid_made": r.bid_made,
-            "games": r.games,
-        }
-        for bot, r in found.items()
-    }
-    return Result(bars, {**details, "turns": trainer.turns, "training_seconds": trainer.seconds})
+    return Result(bars, {**details_of(found), "turns": trainer.turns, "training_seconds": trainer.seconds})
