@@ -24,7 +24,7 @@ from playmill.policies import Network
 from playmill.pools.cuda import CudaPool
 from playmill.pools.lanes import cuda_lane
 from playmill.training.config import Checkpoints, Evaluation, Train, load_recipe
-from playmill.training.cuda_lane import CudaLane, ceilings
+from playmill.training.cuda.lane import CudaLane, ceilings
 from playmill.training.runs import create_run
 from playmill.training.status import Status
 from playmill.training.throughput import measure as measure_together

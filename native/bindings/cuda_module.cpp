@@ -181,7 +181,6 @@ class DeviceArray {
     return nb::tuple(sizes);
   }
   Address address() const { return reinterpret_cast<Address>(memory_.as()); }
-  std::size_t bytes() const { return memory_.bytes(); }
 
   nb::bytes fetch() const {
     std::string host(memory_.bytes(), '\0');
@@ -485,8 +484,6 @@ NB_MODULE(_cuda, m) {
       .def(
           "weight_offset", [](MlpHandle& h, std::size_t layer) { return h.value().weight_offset(layer); }, "layer"_a)
       .def_prop_ro("head_offset", [](MlpHandle& h) { return h.value().head_offset(); })
-      .def(
-          "set_grouped", [](MlpHandle& h, bool grouped) { h.value().set_grouped(grouped); }, "grouped"_a)
       .def("head_cells",
            [](MlpHandle& h) {
              const HeadCells c = h.value().head_cells();
@@ -494,6 +491,5 @@ NB_MODULE(_cuda, m) {
            })
       .def_prop_ro("head_gradient", [](MlpHandle& h) { return reinterpret_cast<Address>(h.value().head_gradient()); })
       .def_prop_ro("size", [](MlpHandle& h) { return h.value().size(); })
-      .def_prop_ro("stride", [](MlpHandle& h) { return h.value().stride(); })
-      .def_prop_ro("bytes", [](MlpHandle& h) { return h.value().bytes(); });
+      .def_prop_ro("stride", [](MlpHandle& h) { return h.value().stride(); });
 }

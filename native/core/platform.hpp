@@ -3,6 +3,8 @@
 
 #if defined(__CUDACC__)
 #define PM_FN __host__ __device__ inline
+#define PM_UNROLL _Pragma("unroll")
 #else
 #define PM_FN inline
+#define PM_UNROLL
 #endif

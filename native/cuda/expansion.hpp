@@ -66,7 +66,7 @@ PM_FN float feature_of(const Feature& feature, const std::uint8_t* row) {
 // The eight as bits.
 PM_FN unsigned octet_bits(const Octet& octet, const std::uint8_t* row) {
   unsigned bits = 0;
-#pragma unroll
+  PM_UNROLL
   for (int k = 0; k < Octet::kRuns; ++k) {
     if (k >= octet.runs) break;
     const Run& run = octet.run[k];

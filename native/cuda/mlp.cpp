@@ -23,21 +23,20 @@ Mlp::Mlp(const Schema& schema, const MlpShape& shape, int rows, bool training)
   for (const int width : shape.hidden)
     if (width % 128 != 0) throw std::invalid_argument("hidden widths must be multiples of 128");
   place(schema);
-  bytes_ = Products::kWorkspace;
   const std::size_t element = size_of(shape.precision);
   const auto room = static_cast<std::size_t>(rows);
-  input_ = take(room * static_cast<std::size_t>(padded_) * element);
+  input_ = DeviceMemory(room * static_cast<std::size_t>(padded_) * element);
   int widest = 0;
   for (std::size_t i = 0; i < shape.hidden.size(); ++i) {
     const auto stride = static_cast<std::size_t>(activation_stride(i));
-    activation_.push_back(take(room * stride * element));
+    activation_.push_back(DeviceMemory(room * stride * element));
     widest = std::max(widest, width(i));
     if (!training) continue;
-    slope_.push_back(take(room * static_cast<std::size_t>(width(i)) * element));
+    slope_.push_back(DeviceMemory(room * static_cast<std::size_t>(width(i)) * element));
   }
   if (training) {
-    gradient_ = take(room * static_cast<std::size_t>(stride_) * element);
-    sums_ = take(static_cast<std::size_t>(mask_blocks()) * static_cast<std::size_t>(widest) * sizeof(float));
+    gradient_ = DeviceMemory(room * static_cast<std::size_t>(stride_) * element);
+    sums_ = DeviceMemory(static_cast<std::size_t>(mask_blocks()) * static_cast<std::size_t>(widest) * sizeof(float));
   }
   // Behind each row of the last activations: a one and zeros. Products write between them.
   activation_.back().clear(nullptr);
@@ -49,11 +48,6 @@ Mlp::Mlp(const Schema& schema, const MlpShape& shape, int rows, bool training)
                      cudaMemcpyHostToDevice),
         "writing the ones");
   check(cudaDeviceSynchronize(), "making the layers");
-}
-
-DeviceMemory Mlp::take(std::size_t bytes) {
-  bytes_ += bytes;
-  return DeviceMemory(bytes);
 }
 
 // The order of the flat weights: matrices first, then all biases side by side, then the head.

@@ -37,9 +37,7 @@ class Mlp {
   const std::vector<Placed>& layout() const { return layout_; }
   HeadCells head_cells() const;
   int stride() const { return stride_; }  // of a row of heads: logits, value, zeros
-  std::size_t bytes() const { return bytes_; }
   void* head_gradient() const { return gradient_.as(); }
-  void set_grouped(bool grouped) { products_.grouped = grouped; }  // both trunks in one product
 
   // heads[rows, stride] of the packed rows (of rows[index] where given).
   void forward(const void* weights, const std::uint8_t* packed, const std::int32_t* index, int rows, float* heads,
@@ -70,7 +68,6 @@ class Mlp {
     return static_cast<char*>(base) + element * static_cast<std::int64_t>(size_of(shape_.precision));
   }
   void place(const Schema& schema);
-  DeviceMemory take(std::size_t bytes);
 
   MlpShape shape_;
   int features_, padded_, rows_, stride_;
@@ -78,7 +75,6 @@ class Mlp {
   std::int64_t size_ = 0, head_ = 0;
   std::vector<std::int64_t> weight_, bias_;  // offsets by layer
   std::vector<Placed> layout_;
-  std::size_t bytes_ = 0;
   Products products_;
   ExpansionTable table_;
   DeviceMemory input_, gradient_, sums_;

@@ -11,10 +11,7 @@
 namespace playmill {
 
 inline constexpr int kBlock = 128;
-#ifndef PM_BLOCKS
-#define PM_BLOCKS 3
-#endif
-inline constexpr int kBlocksWanted = PM_BLOCKS;
+inline constexpr int kBlocksWanted = 3;  // on a multiprocessor
 // Copies of the tallies: blocks that count at the same time seldom share a cell.
 inline constexpr int kTallyCopies = 256;
 

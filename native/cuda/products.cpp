@@ -246,14 +246,12 @@ Product Product::part(int number, Precision precision) const {
 }
 
 void Products::run(const Product& product, cudaStream_t stream) {
-  if (product.batch == 1 || grouped) {
-    const Plan& plan = plan_for(product, stream);
-    if (!plan.candidates.empty() && !plan.apart) {
-      require(launch(plan, product, &plan.candidates[0].algorithm, stream), "multiplying");
-      return;
-    }
-    if (product.batch == 1) throw CudaError("cuBLASLt has no algorithm for a product of this shape on this card");
+  const Plan& plan = plan_for(product, stream);
+  if (!plan.candidates.empty() && !plan.apart) {
+    require(launch(plan, product, &plan.candidates[0].algorithm, stream), "multiplying");
+    return;
   }
+  if (product.batch == 1) throw CudaError("cuBLASLt has no algorithm for a product of this shape on this card");
   for (int i = 0; i < product.batch; ++i) run(product.part(i, precision_), stream);
 }
 

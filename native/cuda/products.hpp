@@ -44,9 +44,6 @@ class Products {
   // The first call with a shape tries what cuBLASLt offers for it and keeps the fastest.
   void run(const Product& product, cudaStream_t stream);
 
-  // Whether batches are handed over as one, where cuBLASLt takes them.
-  bool grouped = true;
-
   // Bytes of workspace.
   static constexpr std::size_t kWorkspace = 64u << 20;
 

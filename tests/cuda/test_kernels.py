@@ -11,8 +11,8 @@ from playmill.algorithms import seat_returns_plain
 from playmill.games import Encoding, Schema
 from playmill.policies import PackedLinear, expand
 from playmill.pools.lanes import need_cuda
-from playmill.training.cuda_control import Control
-from playmill.training.cuda_layers import TYPES, stream_now
+from playmill.training.cuda.control import Control
+from playmill.training.cuda.layers import TYPES, stream_now
 from tests.contract.cases import every_game
 from tests.unit.test_expansion import random_rows, real_rows, schemas
 from tests.unit.test_ppo import rollout_of

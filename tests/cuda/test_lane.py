@@ -14,7 +14,7 @@ from playmill.games import PlaymillError
 from playmill.league.exploitability import InformationStates
 from playmill.policies import Network
 from playmill.training.config import Opponents, Train
-from playmill.training.cuda_lane import CudaLane
+from playmill.training.cuda.lane import CudaLane
 from playmill.training.judge import exact_exploitability
 
 pytestmark = pytest.mark.cuda

@@ -8,15 +8,14 @@ import torch
 from playmill.games import registry
 from playmill.policies import Network, Policy, expand
 from playmill.pools.lanes import need_cuda
-from playmill.training.cuda_back import WayBack
-from playmill.training.cuda_control import Control
-from playmill.training.cuda_layers import (
+from playmill.training.cuda.back import WayBack
+from playmill.training.cuda.control import Control
+from playmill.training.cuda.layers import (
     TYPES,
     FusedLayers,
     TorchLayers,
     is_fused,
     make_layers,
-    make_player,
     stream_now,
 )
 from tests.unit.test_expansion import real_rows
@@ -71,8 +70,8 @@ class Setup:
         self.spec, self.network, self.precision, self.rows = registry.spec(game), network, precision, rows
         _, packed = real_rows(game, steps=-(-rows // 32))
         self.packed = torch.from_numpy(packed[:rows]).cuda()
-        self.player = make_player(self.spec, network, precision, lively_policy(self.spec, network))
         self.layers = FusedLayers(self.spec, network, precision, rows, True)
+        self.player = self.layers.place(lively_policy(self.spec, network))
         self.heads = torch.full((rows, self.layers.stride), 3.0, device="cuda")
         self.gradients = torch.zeros_like(self.player.flat)
         width = self.spec.actions + 1
@@ -333,7 +332,7 @@ def test_gaps_between_the_weights_stay_zero_and_all_weights_move(network):
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
 def test_a_twin_has_the_same_weights_in_memory_of_its_own(precision):
     spec, network = registry.spec("leduc"), Network(hidden=(128, 128))
-    player = make_player(spec, network, precision, lively_policy(spec, network))
+    player = make_layers(spec, network, precision, 8, False).place(lively_policy(spec, network))
     twin = player.twin()
     assert torch.equal(twin.flat, player.flat)
     assert torch.equal(twin.small, player.small)
@@ -360,8 +359,8 @@ def test_torchs_layers_are_the_policy_and_its_gradient(network):
     spec = registry.spec("skull_king")
     _, packed = real_rows("skull_king", steps=4)
     packed = torch.from_numpy(packed[:96]).cuda()
-    player = make_player(spec, network, "float32", lively_policy(spec, network))
     layers = make_layers(spec, network, "float32", 96, True)
+    player = layers.place(lively_policy(spec, network))
     assert isinstance(layers, TorchLayers)
     heads, gradients = torch.zeros(96, layers.stride, device="cuda"), torch.zeros_like(player.flat)
     layers.slope[:, : spec.actions + 1] = torch.randn(96, spec.actions + 1, device="cuda")

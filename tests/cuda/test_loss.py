@@ -7,8 +7,8 @@ import torch
 from playmill.algorithms import PPO, Batch, ppo_loss
 from playmill.policies import PolicyOutput, masked_log_softmax
 from playmill.pools.lanes import need_cuda
-from playmill.training.cuda_control import Control
-from playmill.training.cuda_layers import TYPES, stream_now
+from playmill.training.cuda.control import Control
+from playmill.training.cuda.layers import TYPES, stream_now
 from playmill.training.learner import LOSS_TERMS
 
 pytestmark = pytest.mark.cuda

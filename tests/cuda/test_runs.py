@@ -15,7 +15,7 @@ from playmill.league.exploitability import InformationStates
 from playmill.league.policies import load_policy
 from playmill.policies import Network, Policy
 from playmill.training.config import Checkpoints, Evaluation, Opponents, Train
-from playmill.training.cuda_layers import FusedLayers
+from playmill.training.cuda.layers import FusedLayers
 from playmill.training.judge import exact_exploitability
 from playmill.training.runs import create_run, open_run
 from playmill.training.trainer import Trainer

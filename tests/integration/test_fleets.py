@@ -2,49 +2,19 @@
 
 import json
 import signal
-import subprocess
-import sys
-import time
 
 import pytest
 
 from playmill.checkpoints import Store, fingerprint, read, write
+from tests.integration.program import PATIENCE, newest, start, train, wait_for
 
 pytestmark = pytest.mark.integration
-
-PROGRAM = [sys.executable, "-c", "from playmill.cli.main import main; main()"]
-PATIENCE = 90.0
 
 KUHN = "kuhn --games 64 --steps 16 --threads 1 --precision float32 --network.hidden 16 --ppo.minibatch 256"
 KUHN += " --evaluation.every 8192 --evaluation.deals 4 --evaluation.final-deals 4 --plain"
 KUHN += " --evaluation.no-exploitability --checkpoints.every-updates 1"
 FLEET = f"{KUHN} --seeds 0 1 --vary ppo.lr=1e-3,3e-3 --turns 40960"
 MEMBERS = ["lr=0.001,seed=0", "lr=0.001,seed=1", "lr=0.003,seed=0", "lr=0.003,seed=1"]
-
-
-def start(line, folder, log):
-    with log.open("ab") as out:
-        place = ["--run", str(folder)] if "--resume" not in line else []
-        command = [*PROGRAM, "train", *line.split(), *place]
-        return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=folder.parent)
-
-
-def train(line, folder):
-    """Runs to the end; exit code and all that was printed."""
-    log = folder.parent / f"{folder.name}.{time.monotonic_ns()}.log"
-    code = start(line, folder, log).wait(PATIENCE)
-    return code, log.read_text()
-
-
-def newest(run):
-    return max(Store(run / "checkpoints", keep=1).steps(), default=0)
-
-
-def wait_for(what, process):
-    deadline = time.monotonic() + PATIENCE
-    while not what() and process.poll() is None:
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.01)
 
 
 def state(run):

@@ -5,19 +5,15 @@ import json
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from playmill.checkpoints import Store, fingerprint, read, write
+from tests.integration.program import PATIENCE, newest, start, train, wait_for
 
 pytestmark = pytest.mark.integration
-
-PROGRAM = [sys.executable, "-c", "from playmill.cli.main import main; main()"]
-PATIENCE = 90.0
 
 KUHN = "kuhn --games 128 --steps 16 --threads 2 --precision float32 --network.hidden 32 --ppo.minibatch 512"
 KUHN += " --evaluation.every 40000 --evaluation.deals 20 --evaluation.final-deals 20 --plain"
@@ -30,32 +26,6 @@ EVENTFUL = (
     "--ppo.regulariser average --evaluation.every 8192 --evaluation.deals 2 "
     "--evaluation.final-deals 2 --evaluation.against hard --plain"
 )
-
-
-def start(line, run, log):
-    with log.open("ab") as out:
-        place = ["--run", str(run)] if "--resume" not in line else []
-        command = [*PROGRAM, "train", *line.split(), *place]
-        return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=run.parent)
-
-
-def train(line, run):
-    """Runs to the end; exit code and all that was printed."""
-    log = run.parent / f"{run.name}.{time.monotonic_ns()}.log"
-    code = start(line, run, log).wait(PATIENCE)
-    return code, log.read_text()
-
-
-def wait_for(what, process):
-    """Until `what()` is true or the process has ended."""
-    deadline = time.monotonic() + PATIENCE
-    while not what() and process.poll() is None:
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.01)
-
-
-def newest(run):
-    return max(Store(run / "checkpoints", keep=1).steps(), default=0)
 
 
 def metrics(run):

@@ -15,8 +15,8 @@ from playmill.policies import Network
 from playmill.pools import FIRST_BOT, NativePool, lanes
 from playmill.pools.cuda import CudaPool, DeviceArray
 from playmill.training.config import Opponents, Train, from_dict
-from playmill.training.cuda_collector import block_seating, past_blocks
-from playmill.training.cuda_room import SPARE, minibatch_bytes, out_of_room, rollout_bytes
+from playmill.training.cuda.collector import block_seating, past_blocks
+from playmill.training.cuda.room import SPARE, minibatch_bytes, out_of_room, rollout_bytes
 
 H200 = ("NVIDIA H200", 9, 0, 150 * 10**9, 132)
 V100 = ("Tesla V100", 7, 0, 16 * 2**30, 80)

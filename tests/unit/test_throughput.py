@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from playmill.policies import Network
 from playmill.telemetry import read_metrics
 from playmill.training import throughput as throughput_module
-from playmill.training.config import Evaluation, Train
+from playmill.training.config import Checkpoints
 from playmill.training.fleet import Fleet, State
 from playmill.training.fleet_folder import create_fleet, open_fleet, read_fleet
 from playmill.training.fleet_plan import changed, plan_members
 from playmill.training.status import Status
 from playmill.training.throughput import Throughput, measure
+from tests.unit.test_fleet import TINY as TINY_RUN
 
-TINY = Train(
-    game="kuhn",
-    games=16,
-    steps=8,
-    threads=1,
-    precision="float32",
-    turns=40 * 128,
-    network=Network(hidden=(8,)),
-    evaluation=Evaluation(every=1280, deals=4, final_deals=4, exploitability=False),
-)
+TINY = replace(TINY_RUN, checkpoints=Checkpoints())
 
 
 class Ear:

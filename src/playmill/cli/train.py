@@ -20,7 +20,7 @@ from playmill.league.evaluate import Player
 from playmill.league.policies import load_policy
 from playmill.league.ratings import Rating, rate
 from playmill.training.config import Train, load_recipe, recipe_names, to_dict
-from playmill.training.cuda_lane import need_card
+from playmill.training.cuda.lane import need_card
 from playmill.training.fleet_folder import is_fleet, read_fleet
 from playmill.training.report import draw_curves, write_report
 from playmill.training.runs import (

@@ -17,6 +17,7 @@ from playmill.league.policies import check_schema
 from playmill.policies import Policy
 from playmill.telemetry.metrics import MetricsLog
 from playmill.training.config import Train
+from playmill.training.cuda.lane import CudaLane
 from playmill.training.judge import Judge
 from playmill.training.lane import CpuLane, Done, Lane, seating_seed
 from playmill.training.runs import RunFolder
@@ -277,6 +278,4 @@ def _lane(config: Train, saved: Checkpoint | None) -> Lane:
     precision = None if saved is None else str(saved.meta["precision"])
     if config.device == "cpu":
         return CpuLane(config, spec, precision)
-    from playmill.training.cuda_lane import CudaLane
-
     return CudaLane(config, spec, precision)

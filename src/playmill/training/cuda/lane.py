@@ -18,11 +18,11 @@ from playmill.policies import Policy
 from playmill.pools.cuda import CardFull
 from playmill.pools.lanes import need_cuda
 from playmill.training.config import Train
-from playmill.training.cuda_collector import CudaCollector, block_seating
-from playmill.training.cuda_control import Control
-from playmill.training.cuda_layers import make_layers, make_player
-from playmill.training.cuda_learner import CudaLearner
-from playmill.training.cuda_room import out_of_room
+from playmill.training.cuda.collector import CudaCollector, block_seating
+from playmill.training.cuda.control import Control
+from playmill.training.cuda.layers import make_layers
+from playmill.training.cuda.learner import CudaLearner
+from playmill.training.cuda.room import out_of_room
 from playmill.training.lane import Done, new_policy, past_policy, past_tensors
 from playmill.training.learner import LOSS_TERMS
 from playmill.training.utilisation import Ceilings, measure_ceilings, utilisation, work_per_turn
@@ -66,10 +66,10 @@ class CudaLane:
     def _build(self) -> None:
         config, spec, ppo = self.config, self.spec, self.config.ppo
         self.control = Control(self.precision)
-        self.player = make_player(spec, config.network, self.precision, new_policy(config, spec))
         minibatch = min(ppo.minibatch, config.games * config.steps)
         rows = max(1, minibatch // ppo.accumulate)
         layers = make_layers(spec, config.network, self.precision, rows, True)
+        self.player = layers.place(new_policy(config, spec))
         self.learner = CudaLearner(spec, self.player, layers, ppo, config.seed, self.control, minibatch)
         keep = config.opponents.keep if config.opponents.past else 0
         self._past = [self.player.twin() for _ in range(keep)]
@@ -79,7 +79,6 @@ class CudaLane:
             config.steps,
             config.seed,
             player=self.player,
-            network_rows=layers,
             control=self.control,
             gamma=ppo.gamma,
             lam=ppo.lam,
@@ -137,7 +136,6 @@ class CudaLane:
 
     def blobs(self) -> dict[str, bytes]:
         with torch.cuda.stream(self.stream):
-            self.collector.pool.stream = int(self.stream.cuda_stream)
             return {
                 "pool.bin": self.collector.pool.snapshot(),
                 "control.bin": self.control.dump(),
@@ -156,7 +154,6 @@ class CudaLane:
                     view.copy_(weights[name].detach())
                 self._past[i].refresh()
             self._filled = meta["past"]
-            self.collector.pool.stream = int(self.stream.cuda_stream)
             self.collector.pool.restore(blobs["pool.bin"])
             self.collector.look()
             self.control.load(blobs["control.bin"])

@@ -16,8 +16,8 @@ from playmill.pools import FIRST_BOT
 from playmill.pools.cuda import CudaPool
 from playmill.pools.lanes import need_cuda
 from playmill.training.config import Opponents
-from playmill.training.cuda_control import Control
-from playmill.training.cuda_layers import Layers, Player, captured, make_layers, stream_now
+from playmill.training.cuda.control import Control
+from playmill.training.cuda.layers import Player, captured, make_layers, stream_now
 
 STREAMS = 2
 """Shares of the games that go round on their own: one's rules run beside the other's layers."""
@@ -45,20 +45,19 @@ class CudaCollector:
         seed: int,
         *,
         player: Player,
-        network_rows: Layers,
         control: Control,
         gamma: float,
         lam: float,
         past: list[Player],
         past_share: float,
     ) -> None:
-        """`network_rows` gives the stride of heads; layers for inference are the collector's own."""
+        """On the current stream, as everything here from then on."""
         self.spec, self.steps, self.games, self.seed = spec, steps, games, seed
         self.player, self.control, self.gamma, self.lam = player, control, gamma, lam
         self.past = past
         self.past_rows = past_blocks(games, len(past), past_share)
         self.native = need_cuda()
-        self.pool = CudaPool(spec, games, seed=seed)
+        self.pool = CudaPool(spec, games, seed=seed, stream=stream_now())
         # One step more than the rollout has: the turns that wait at its end begin the next.
         self.columns = Rollout.empty(spec, steps + 1, games, device="cuda")
         self.rollout = self.columns.first(steps)
@@ -72,13 +71,12 @@ class CudaCollector:
         self.tallies = torch.zeros(self.pool.native.tally_cells, 2, dtype=torch.float64, device="cuda")
         parts = STREAMS if games >= ALONE else 1
         edges = [games * i // parts // 16 * 16 if i < parts else games for i in range(parts + 1)]
-        self.parts = [_Part(self, edges[i], edges[i + 1], network_rows.stride) for i in range(parts)]
+        self.parts = [_Part(self, edges[i], edges[i + 1]) for i in range(parts)]
         self._graph: torch.cuda.CUDAGraph | None = None
         self.look()
 
     def look(self) -> None:
         """Asks for the turns that wait: after new games, new drivers or a restored pool."""
-        self.pool.stream = stream_now()
         waiting = self.columns.at(self.steps, slice(None)).turns()
         self.pool.native.turns(*(column.data_ptr() for column in waiting), stream_now())
 
@@ -91,7 +89,6 @@ class CudaCollector:
 
     def set_drivers(self, drivers: npt.NDArray[np.uint8]) -> None:
         """Who answers for which seat, [games, seats]."""
-        self.pool.stream = stream_now()
         self.pool.set_drivers(drivers)
         self.look()
 
@@ -155,14 +152,14 @@ class CudaCollector:
 class _Part:
     """Some of the games, on a stream of their own, through layers of their own."""
 
-    def __init__(self, collector: CudaCollector, begin: int, end: int, stride: int) -> None:
+    def __init__(self, collector: CudaCollector, begin: int, end: int) -> None:
         self.collector, self.begin, self.end = collector, begin, end
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         rows = end - begin
         network, precision = collector.player.policy.network, collector.control.precision
         self.layers = make_layers(collector.spec, network, precision, rows, False)
-        self.heads = torch.zeros(rows, stride, device="cuda")
-        self.others = torch.zeros(rows if collector.past else 0, stride, device="cuda")
+        self.heads = torch.zeros(rows, self.layers.stride, device="cuda")
+        self.others = torch.zeros(rows if collector.past else 0, self.layers.stride, device="cuda")
 
     def play(self) -> None:
         c, rows = self.collector, self.end - self.begin

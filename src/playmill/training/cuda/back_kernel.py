@@ -1,4 +1,4 @@
-"""The Triton kernel of `cuda_back`; importing it needs triton."""
+"""The Triton kernel of `back`; importing it needs triton."""
 
 import triton  # type: ignore[import-not-found,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,unused-ignore]

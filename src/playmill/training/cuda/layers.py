@@ -16,7 +16,7 @@ from torch import Tensor
 from playmill.games import GameSpec
 from playmill.policies import Network, Policy
 from playmill.pools.lanes import need_cuda
-from playmill.training.cuda_back import WayBack, triton_installed
+from playmill.training.cuda.back import WayBack, triton_installed
 
 Placed = tuple[str, int, Sequence[int], Sequence[int]]
 """Name of a parameter, its first element in the flat weights, shape and strides."""
@@ -81,6 +81,9 @@ class Layers(Protocol):
     head_cells: list[int]
     """Where in the flat weights the native heads lie, with gaps that are no weights; empty without."""
 
+    def place(self, policy: Policy) -> Player:
+        """Moves a policy to the card, its weights laid out as these layers want them."""
+
     def forward(
         self, player: Player, packed: Tensor, index: Tensor | None, rows: int, heads: Tensor
     ) -> None: ...
@@ -97,19 +100,6 @@ def make_layers(spec: GameSpec, network: Network, precision: str, rows: int, tra
     if is_fused(network, precision):
         return FusedLayers(spec, network, precision, rows, training)
     return TorchLayers(spec, precision, rows, training)
-
-
-def make_player(spec: GameSpec, network: Network, precision: str, policy: Policy) -> Player:
-    """A policy moved to the card, its weights laid out as its layers want them."""
-    if is_fused(network, precision):
-        native = FusedLayers(spec, network, precision, 128, False).native
-        return Player(policy, native.layout(), native.size, precision)
-    layout: list[Placed] = []
-    at = 0
-    for name, parameter in policy.named_parameters():
-        layout.append((name, at, tuple(parameter.shape), tuple(parameter.contiguous().stride())))
-        at += (parameter.numel() + 63) // 64 * 64
-    return Player(policy, layout, at, "float32")
 
 
 class FusedLayers:
@@ -132,6 +122,9 @@ class FusedLayers:
         self.way_back: WayBack | None = None
         self._choosing = training and triton_installed()
         self._shape = (network.hidden, network.trunks, rows, TYPES[precision])
+
+    def place(self, policy: Policy) -> Player:
+        return Player(policy, self.native.layout(), self.native.size, self.gradient_precision)
 
     def forward(self, player: Player, packed: Tensor, index: Tensor | None, rows: int, heads: Tensor) -> None:
         at = 0 if index is None else index.data_ptr()
@@ -193,6 +186,14 @@ class TorchLayers:
         self._outputs: tuple[Tensor, Tensor] | None = None
         # Autograd's own thread meets the card with something harmless first: cuBLAS would complain.
         torch.zeros(1, device="cuda", requires_grad=True).sum().backward()  # type: ignore[no-untyped-call]
+
+    def place(self, policy: Policy) -> Player:
+        layout: list[Placed] = []
+        at = 0
+        for name, parameter in policy.named_parameters():
+            layout.append((name, at, tuple(parameter.shape), tuple(parameter.contiguous().stride())))
+            at += (parameter.numel() + 63) // 64 * 64
+        return Player(policy, layout, at, "float32")
 
     def forward(self, player: Player, packed: Tensor, index: Tensor | None, rows: int, heads: Tensor) -> None:
         given = packed[:rows] if index is None else packed[index[:rows].clamp(min=0).long()]

@@ -101,6 +101,6 @@ def _on_card(address: int, shape: tuple[int, int], kind: torch.dtype) -> Tensor:
 
 def _kernel() -> Any:
     """Compiled by Triton at its first call, and kept on disk from then on."""
-    from playmill.training.cuda_back_kernel import back_through_relu
+    from playmill.training.cuda.back_kernel import back_through_relu
 
     return back_through_relu

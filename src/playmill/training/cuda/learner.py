@@ -11,9 +11,9 @@ from playmill.algorithms import PPO
 from playmill.experience import Rollout
 from playmill.games import GameSpec
 from playmill.pools.lanes import need_cuda
-from playmill.training.cuda_collector import Learnable
-from playmill.training.cuda_control import Control
-from playmill.training.cuda_layers import Layers, Player, captured, stream_now
+from playmill.training.cuda.collector import Learnable
+from playmill.training.cuda.control import Control
+from playmill.training.cuda.layers import Layers, Player, captured, stream_now
 from playmill.training.learner import scheduled
 
 

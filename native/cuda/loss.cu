@@ -1,0 +1,225 @@
+// The order of rows, and the loss with its gradient.
+#include "../core/random.hpp"
+#include "kernels.cuh"
+
+namespace playmill {
+
+namespace {
+
+// ---- The order of rows ----
+
+// A permutation of 0..n-1 as a function: a Feistel network on the next even power of two, walked
+// until it lands below n.
+__device__ std::uint32_t permuted(std::uint32_t i, std::uint32_t n, std::uint64_t key) {
+  const int bits = 32 - __clz(static_cast<int>(n - 1 | 1u));
+  const int half = (bits + 1) / 2;
+  const std::uint32_t mask = (1u << half) - 1;
+  do {
+    std::uint32_t left = i >> half, right = i & mask;
+    for (std::uint64_t round = 0; round < 4; ++round) {
+      const auto mixed = static_cast<std::uint32_t>(mix64(key + round, right) >> 32) & mask;
+      const std::uint32_t then = left ^ mixed;
+      left = right;
+      right = then;
+    }
+    i = left << half | right;
+  } while (i >= n);
+  return i;
+}
+
+__global__ void pick_kernel(const Control* control, const std::int32_t* list, const float* advantage, int rows,
+                            std::int32_t* index, double* sums) {
+  const int j = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  const std::uint32_t usable = control->usable;
+  const std::uint64_t place =
+      static_cast<std::uint64_t>(control->minibatch) * static_cast<std::uint64_t>(rows) + static_cast<std::uint64_t>(j);
+  double gained = 0;
+  if (j < rows) {
+    // Beyond the last usable row there is nothing to learn; the loss leaves such rows out.
+    const bool live = place < usable;
+    const std::int32_t row = live ? list[permuted(static_cast<std::uint32_t>(place), usable, control->key)] : -1;
+    index[j] = row;
+    gained = live ? static_cast<double>(advantage[row]) : 0.0;
+  }
+  const double sum = block_sum(gained);
+  const double square = block_sum(gained * gained);
+  if (threadIdx.x == 0) {
+    sums[2 * blockIdx.x] = sum;
+    sums[2 * blockIdx.x + 1] = square;
+  }
+}
+
+// ---- The loss ----
+
+__device__ float warp_max(float x) {
+  for (int k = 16; k > 0; k /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, k));
+  return x;
+}
+__device__ float warp_sum(float x) {
+  for (int k = 16; k > 0; k /= 2) x += __shfl_xor_sync(~0u, x, k);
+  return x;
+}
+
+__device__ bool has_bit(const std::uint8_t* bits, int i) { return (bits[i >> 3] >> (i & 7)) & 1; }
+
+// The legal logits of a row, spread over a warp's lanes: action lane + 32 k is item k.
+template <int kItems>
+struct Spread {
+  float log[kItems];  // of the probability; kNone where not legal
+  static constexpr float kNone = -3.0e38f;
+
+  __device__ Spread(const float* logits, unsigned legal, int lane) {
+    float largest = kNone;
+#pragma unroll
+    for (int k = 0; k < kItems; ++k) {
+      log[k] = legal >> k & 1 ? logits[lane + 32 * k] : kNone;
+      largest = fmaxf(largest, log[k]);
+    }
+    largest = warp_max(largest);
+    float total = 0;
+#pragma unroll
+    for (int k = 0; k < kItems; ++k) total += legal >> k & 1 ? expf(log[k] - largest) : 0.0f;
+    const float shift = largest + logf(warp_sum(total));
+#pragma unroll
+    for (int k = 0; k < kItems; ++k) log[k] -= legal >> k & 1 ? shift : 0.0f;
+  }
+};
+
+// The sums of advantages, as what to take off and what to multiply by.
+__device__ float2 normaliser(const LossInput& in, int live) {
+  __shared__ float2 found;
+  double sum = 0, square = 0;
+  const int parts = (in.whole + kThreads - 1) / kThreads;
+  for (int i = static_cast<int>(threadIdx.x); in.normalise && i < parts; i += kThreads) {
+    sum += in.sums[2 * i];
+    square += in.sums[2 * i + 1];
+  }
+  sum = block_sum(sum);
+  square = block_sum(square);
+  if (threadIdx.x == 0) {
+    const double count = live > 0 ? live : 1;
+    const double mean = sum / count;
+    const auto variance = static_cast<float>(square / count - mean * mean);
+    found = in.normalise ? make_float2(static_cast<float>(mean), 1.0f / (sqrtf(fmaxf(variance, 0.0f)) + 1e-8f))
+                         : make_float2(0.0f, 1.0f);
+  }
+  __syncthreads();
+  return found;
+}
+
+// A warp a row, up to 32 kItems actions.
+template <class T, int kItems>
+__global__ void __launch_bounds__(kThreads)
+    loss_kernel(const Control* control, LossInput in, T* gradient, double* terms) {
+  const int live = live_rows(control, in.whole);
+  const float2 normal = normaliser(in, live);
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const float share = live > 0 ? 1.0f / static_cast<float>(live) : 0.0f;
+  const float scale = share * control->scale;
+  const float entropy_weight = control->entropy_weight;
+  float mine[kTerms] = {};
+  const int warps = static_cast<int>(gridDim.x) * (kThreads / 32);
+  for (int j = static_cast<int>(blockIdx.x) * (kThreads / 32) + static_cast<int>(threadIdx.x / 32); j < in.rows;
+       j += warps) {
+    const std::size_t begin = static_cast<std::size_t>(j) * static_cast<std::size_t>(in.stride);
+    const float* heads = in.heads + begin;
+    T* out = gradient + begin;
+    const std::int32_t row = in.index[j];
+    if (row < 0) {
+      for (int a = lane; a < in.stride; a += 32) out[a] = narrow<T>(0.0f);
+      continue;
+    }
+    const std::uint8_t* bits = in.legal + static_cast<std::size_t>(row) * static_cast<std::size_t>(in.legal_bytes);
+    unsigned legal = 0;  // bit k: action lane + 32 k
+#pragma unroll
+    for (int k = 0; k < kItems; ++k)
+      if (lane + 32 * k < in.actions && has_bit(bits, lane + 32 * k)) legal |= 1u << k;
+    const Spread<kItems> mine_spread(heads, legal, lane);
+    const float* log = mine_spread.log;
+    float entropy = 0, distance = 0, other[kItems] = {};
+    if (in.magnet != nullptr) {
+      const Spread<kItems> magnet(in.magnet + begin, legal, lane);
+#pragma unroll
+      for (int k = 0; k < kItems; ++k) other[k] = magnet.log[k];
+    }
+    float chance[kItems];
+#pragma unroll
+    for (int k = 0; k < kItems; ++k) {
+      chance[k] = legal >> k & 1 ? expf(log[k]) : 0.0f;
+      if (legal >> k & 1) {
+        entropy -= chance[k] * log[k];
+        if (in.magnet != nullptr) distance += chance[k] * (log[k] - other[k]);
+      }
+    }
+    entropy = warp_sum(entropy);
+    if (in.magnet != nullptr) distance = warp_sum(distance);
+
+    const int action = in.action[row];
+    float chosen = 0;
+#pragma unroll
+    for (int k = 0; k < kItems; ++k)
+      if (lane + 32 * k == action) chosen = log[k];
+    chosen = __shfl_sync(~0u, chosen, action % 32);
+    const float advantage = (in.advantage[row] - normal.x) * normal.y;
+    const float log_ratio = chosen - in.log_probability[row];
+    const float ratio = expf(log_ratio);
+    const float clipped = fminf(fmaxf(ratio, 1.0f - in.clip), 1.0f + in.clip);
+    const bool held = clipped * advantage < ratio * advantage;  // the clipped side is the smaller: no gradient
+    const float pull = held ? 0.0f : -ratio * advantage;
+    const float off = heads[in.actions] - (in.advantage[row] + in.value[row]);
+#pragma unroll
+    for (int k = 0; k <= kItems; ++k) {
+      const int a = lane + 32 * k;
+      if (a >= in.stride) break;
+      float slope = a == in.actions ? in.value_weight * off : 0.0f;
+      if (k < kItems && legal >> k & 1) {
+        slope = chance[k] * (entropy_weight * (log[k] + entropy) - pull);
+        if (a == action) slope += pull;
+        if (in.magnet != nullptr) slope += in.magnet_weight * chance[k] * (log[k] - other[k] - distance);
+      }
+      out[a] = narrow<T>(scale * slope);
+    }
+    mine[0] -= held ? clipped * advantage : ratio * advantage;
+    mine[1] += 0.5f * off * off;
+    mine[2] += entropy;
+    mine[3] += ratio - 1.0f - log_ratio;
+    mine[4] += distance;
+    mine[5] += clipped != ratio ? 1.0f : 0.0f;
+  }
+  for (int k = 0; k < kTerms; ++k) {
+    const double part = block_sum(lane == 0 ? static_cast<double>(mine[k]) : 0.0);
+    if (threadIdx.x == 0) terms[static_cast<int>(blockIdx.x) * kTerms + k] = part * static_cast<double>(share);
+  }
+}
+
+}  // namespace
+
+int pick_blocks(int rows) { return blocks_for(rows, kThreads); }
+
+void pick_rows(const Control* control, const std::int32_t* list, const float* advantage, int rows, std::int32_t* index,
+               double* sums, cudaStream_t stream) {
+  pick_kernel<<<pick_blocks(rows), kThreads, 0, stream>>>(control, list, advantage, rows, index, sums);
+  launched("picking rows");
+}
+
+int loss_blocks(int rows) {
+  const int all = blocks_for(rows, kThreads / 32);
+  return all < 1056 ? all : 1056;
+}
+
+void ppo_loss_on_card(const Control* control, const LossInput& in, Precision precision, void* gradient, double* terms,
+                      cudaStream_t stream) {
+  with_type(precision, [&](auto type) {
+    using T = decltype(type);
+    const auto launch = [&](auto kernel) {
+      kernel<<<loss_blocks(in.rows), kThreads, 0, stream>>>(control, in, static_cast<T*>(gradient), terms);
+    };
+    if (in.actions <= 32) return launch(loss_kernel<T, 1>);
+    if (in.actions <= 128) return launch(loss_kernel<T, 4>);
+    if (in.actions <= 1024) return launch(loss_kernel<T, 32>);
+    throw std::invalid_argument("games with more than 1,024 actions cannot be learnt on the card yet");
+  });
+  launched("taking the loss");
+}
+
+}  // namespace playmill

@@ -1,0 +1,1 @@
+"""The resident lane on one NVIDIA card; begin with `lane`."""
