@@ -228,17 +228,6 @@ def test_layers_for_inference_have_no_way_back():
         layers.backward(setup.player, 64, False, setup.gradients)
 
 
-def test_both_trunks_at_once_or_one_by_one_are_the_same_sums():
-    setup = Setup(Network(hidden=(256, 256, 128)), "bfloat16")
-    together, gradients = setup.forward(), setup.backward()
-    setup.layers.native.set_grouped(False)
-    setup.forward()
-    setup.backward()
-    assert error(setup.forward(), together) < 5e-3
-    for name, gradient in setup.backward().items():
-        assert error(gradient, gradients[name]) < 1e-2, name
-
-
 @networks
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_both_ways_back_give_the_same_gradients(network, precision):
