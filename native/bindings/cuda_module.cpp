@@ -453,37 +453,10 @@ NB_MODULE(_cuda, m) {
       .def("forward", &MlpHandle::forward, "weights"_a, "packed"_a, "index"_a, "rows"_a, "heads"_a, "stream"_a)
       .def("backward", &MlpHandle::backward, "weights"_a, "rows"_a, "add"_a, "gradients"_a, "stream"_a)
       .def("layout", &MlpHandle::layout)
-      .def(
-          "head_weights",
-          [](MlpHandle& h, int rows, bool add, Address gradients, Address stream) {
-            h.value().head_weights(rows, add, at<float>(gradients), stream_at(stream));
-          },
-          "rows"_a, "add"_a, "gradients"_a, "stream"_a)
-      .def(
-          "weight_gradient",
-          [](MlpHandle& h, std::size_t layer, int rows, bool add, Address gradients, Address stream) {
-            h.value().weight_gradient(layer, rows, add, at<float>(gradients), stream_at(stream));
-          },
-          "layer"_a, "rows"_a, "add"_a, "gradients"_a, "stream"_a)
-      .def(
-          "bias_gradient",
-          [](MlpHandle& h, std::size_t layer, Address sums, int blocks, bool add, Address gradients, Address stream) {
-            h.value().bias_gradient(layer, at<float>(sums), blocks, add, at<float>(gradients), stream_at(stream));
-          },
-          "layer"_a, "sums"_a, "blocks"_a, "add"_a, "gradients"_a, "stream"_a)
-      .def(
-          "activation",
-          [](MlpHandle& h, std::size_t layer) {
-            return nb::make_tuple(reinterpret_cast<Address>(h.value().activation(layer)),
-                                  h.value().activation_stride(layer));
-          },
-          "layer"_a, "Address and stride of a layer's activations.")
-      .def(
-          "slope", [](MlpHandle& h, std::size_t layer) { return reinterpret_cast<Address>(h.value().slope(layer)); },
-          "layer"_a, "Address of a layer's slopes.")
-      .def(
-          "weight_offset", [](MlpHandle& h, std::size_t layer) { return h.value().weight_offset(layer); }, "layer"_a)
-      .def_prop_ro("head_offset", [](MlpHandle& h) { return h.value().head_offset(); })
+      .def_prop_rw(
+          "streamed", [](MlpHandle& h) { return h.value().streamed; },
+          [](MlpHandle& h, bool streamed) { h.value().streamed = streamed; },
+          "Whether the way back goes through streamed products where the card can.")
       .def("head_cells",
            [](MlpHandle& h) {
              const HeadCells c = h.value().head_cells();

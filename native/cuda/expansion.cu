@@ -10,38 +10,58 @@ namespace {
 constexpr int kExpandRows = 32;  // of a block, fewer where rows are long
 constexpr int kExpandThreads = 128;
 
-// Singles first, into shared memory. Then each thread keeps eight features and goes down the rows with
-// them: what eight bits come to is looked up, singles are put in their places, and one store writes all.
+// What eight bits come to.
+__device__ Eight<float> ones(unsigned bits, float) {
+  Eight<float> eight;
+#pragma unroll
+  for (int k = 0; k < 8; ++k) eight.value[k] = bits >> k & 1 ? 1.0f : 0.0f;
+  return eight;
+}
 template <class T>
-__global__ void __launch_bounds__(kExpandThreads)
-    expand_kernel(const std::uint8_t* rows, const std::int32_t* index, int n, int each, int bytes, const Octet* octets,
-                  const Feature* singles, int single_count, int padded, T* out) {
-  extern __shared__ __align__(16) std::uint8_t shared[];
-  auto* ones = reinterpret_cast<Eight<T>*>(shared);
-  std::uint8_t* stage = shared + 256 * sizeof(Eight<T>);
-  auto* single = reinterpret_cast<T*>(stage + (each * bytes + 16) / 16 * 16);
-  const int base = static_cast<int>(blockIdx.x) * each;
-  const int live = n - base < each ? n - base : each;
+__device__ Eight<T> ones(unsigned bits, T) {
+  constexpr unsigned kOne = std::is_same_v<T, __half> ? 0x3C00 : 0x3F80;
+  const unsigned spread = bits | bits << 15;  // every second bit in the upper half
+  uint4 eight;
+  eight.x = (spread & 0x10001u) * kOne;
+  eight.y = (spread >> 2 & 0x10001u) * kOne;
+  eight.z = (spread >> 4 & 0x10001u) * kOne;
+  eight.w = (spread >> 6 & 0x10001u) * kOne;
+  return *reinterpret_cast<const Eight<T>*>(&eight);
+}
+
+// Rows into shared memory.
+__device__ void stage_rows(const std::uint8_t* rows, const std::int32_t* index, int base, int live, int bytes,
+                           std::uint8_t* stage) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  for (int i = thread; i < 256; i += threads) {
-    Eight<T> eight;
-    for (int k = 0; k < 8; ++k) eight.value[k] = narrow<T>(i >> k & 1 ? 1.0f : 0.0f);
-    ones[i] = eight;
-  }
   const std::uint8_t* block = rows + static_cast<std::size_t>(base) * static_cast<std::size_t>(bytes);
   if (index == nullptr && (reinterpret_cast<std::uintptr_t>(block) & 15u) == 0) {
     const int size = live * bytes;
     for (int i = thread; i < size / 16; i += threads)
       reinterpret_cast<uint4*>(stage)[i] = reinterpret_cast<const uint4*>(block)[i];
     for (int i = size / 16 * 16 + thread; i < size; i += threads) stage[i] = block[i];
-  } else {
-    for (int r = thread / 32; r < live; r += threads / 32) {
-      const int row = index != nullptr ? index[base + r] : base + r;
-      const auto from = static_cast<std::size_t>(row < 0 ? 0 : row);  // a row left out: anything will do
-      for (int i = thread % 32; i < bytes; i += 32)
-        stage[r * bytes + i] = rows[from * static_cast<std::size_t>(bytes) + static_cast<std::size_t>(i)];
-    }
+    return;
   }
+#pragma unroll 4
+  for (int r = thread / 32; r < live; r += threads / 32) {
+    const int row = index != nullptr ? index[base + r] : base + r;
+    const auto from = static_cast<std::size_t>(row < 0 ? 0 : row);  // a row left out: anything will do
+    for (int i = thread % 32; i < bytes; i += 32)
+      stage[r * bytes + i] = rows[from * static_cast<std::size_t>(bytes) + static_cast<std::size_t>(i)];
+  }
+}
+
+// Singles first, into shared memory. Then each thread keeps eight features and goes down the rows with
+// them, and one store writes all eight.
+template <class T>
+__global__ void __launch_bounds__(kExpandThreads)
+    expand_kernel(const std::uint8_t* rows, const std::int32_t* index, int n, int each, int bytes, const Octet* octets,
+                  const Feature* singles, int single_count, int padded, T* out) {
+  extern __shared__ __align__(16) std::uint8_t stage[];
+  auto* single = reinterpret_cast<T*>(stage + (each * bytes + 16) / 16 * 16);
+  const int base = static_cast<int>(blockIdx.x) * each;
+  const int live = n - base < each ? n - base : each;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  stage_rows(rows, index, base, live, bytes, stage);
   __syncthreads();
   for (int i = thread; i < live * single_count; i += threads)
     single[i] = narrow<T>(feature_of(singles[i % single_count], stage + i / single_count * bytes));
@@ -51,13 +71,8 @@ __global__ void __launch_bounds__(kExpandThreads)
     T* to = out + static_cast<std::size_t>(base) * static_cast<std::size_t>(padded) + group * 8;
 #pragma unroll 4
     for (int r = 0; r < live; ++r) {
-      Eight<T> eight = ones[octet_bits(octet, stage + r * bytes)];
-      if (octet.patched != 0) {
-        const T* next = single + r * single_count + octet.first;
-#pragma unroll
-        for (int k = 0; k < 8; ++k)
-          if (octet.patched >> k & 1) eight.value[k] = *next++;
-      }
+      Eight<T> eight = ones(octet_bits(octet, stage + r * bytes), T{});
+      if (octet.singles >= 0) eight = *reinterpret_cast<const Eight<T>*>(single + r * single_count + octet.singles);
       *reinterpret_cast<Eight<T>*>(to + static_cast<std::size_t>(r) * static_cast<std::size_t>(padded)) = eight;
     }
   }
@@ -81,11 +96,11 @@ void ExpansionTable::expand(const std::uint8_t* rows, const std::int32_t* index,
   with_type(precision, [&](auto type) {
     using T = decltype(type);
     // A little more than the rows: the last bits may be read with their neighbour, singles are aligned.
-    constexpr int kRoom = 48 * 1024 - 256 * static_cast<int>(sizeof(Eight<T>)) - 32;
+    constexpr int kRoom = 48 * 1024 - 32;
     const int row = bytes_ + singles_count_ * static_cast<int>(sizeof(T));
     const int each = std::min(kExpandRows, kRoom / row);
     if (each < 1) throw std::invalid_argument("packed rows of this length cannot be expanded on the card");
-    const std::size_t room = 256 * sizeof(Eight<T>) + static_cast<std::size_t>(each * row) + 32;
+    const std::size_t room = static_cast<std::size_t>(each * row) + 32;
     expand_kernel<T><<<blocks_for(n, each), threads, room, stream>>>(rows, index, n, each, bytes_, octets_.as<Octet>(),
                                                                      singles_.as<Feature>(), singles_count_, padded_,
                                                                      static_cast<T*>(out));

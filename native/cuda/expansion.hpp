@@ -2,6 +2,7 @@
 // functions that read them are host and device code, so that they are tested without a card.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -28,13 +29,12 @@ struct Run {
   std::uint16_t unused = 0;
 };
 
-// Eight features as runs of bits; what is no bit, or one run too many, is among the singles.
+// Eight features: runs of bits, or singles all eight where one of them is no bit or the runs are too many.
 struct Octet {
   static constexpr int kRuns = 4;
   Run run[kRuns];
-  std::int16_t runs = 0;
-  std::int16_t patched = 0;  // a bit for each of the eight that is a single
-  std::int32_t first = 0;    // of the singles among them
+  std::int32_t runs = 0;
+  std::int32_t singles = -1;  // the first of its eight among the singles, or none
 };
 
 // How rows of a schema are expanded: eight features at a time, zeros up to a multiple of eight.
@@ -42,7 +42,7 @@ struct Expansion {
   explicit Expansion(const Schema& schema);
 
   std::vector<Octet> octets;
-  std::vector<Feature> singles;  // features by themselves: numbers, and what is live only up to a count
+  std::vector<Feature> singles;  // features by themselves, in eights
 };
 
 PM_FN float feature_of(const Feature& feature, const std::uint8_t* row) {
@@ -63,7 +63,7 @@ PM_FN float feature_of(const Feature& feature, const std::uint8_t* row) {
   }
 }
 
-// The eight as bits.
+// The eight as bits. Without branches: neighbouring threads have different octets.
 PM_FN unsigned octet_bits(const Octet& octet, const std::uint8_t* row) {
   unsigned bits = 0;
   PM_UNROLL
@@ -71,42 +71,39 @@ PM_FN unsigned octet_bits(const Octet& octet, const std::uint8_t* row) {
     if (k >= octet.runs) break;
     const Run& run = octet.run[k];
     const std::uint8_t* at = row + run.offset;
-    if (run.category) {
-      const unsigned id = static_cast<unsigned>(*at) - run.start;
-      bits |= id < run.count ? 1u << (run.lane + id) : 0u;
-    } else {
-      const unsigned two = at[0] | static_cast<unsigned>(at[1]) << 8;
-      bits |= (two >> run.start & ((1u << run.count) - 1)) << run.lane;
-    }
+    const unsigned two = at[0] | static_cast<unsigned>(at[1]) << 8;
+    const unsigned id = static_cast<unsigned>(at[0]) - run.start;
+    const unsigned found = run.category ? 1u << (id < 31 ? id : 31) : two >> run.start;
+    bits |= (found & ((1u << run.count) - 1)) << run.lane;
   }
   return bits;
 }
 
-inline Expansion::Expansion(const Schema& schema) : octets(static_cast<std::size_t>((schema.features() + 7) / 8)) {
-  const auto add = [this](int at, const Feature& f) {
-    Octet& octet = octets[static_cast<std::size_t>(at / 8)];
+// Puts up to eight features into an octet as runs; false where they cannot be.
+inline bool add_runs(Octet& octet, const Feature* features, int count) {
+  for (int lane = 0; lane < count; ++lane) {
+    const Feature& f = features[lane];
     const bool category = f.encoding == static_cast<std::uint8_t>(Encoding::kCategory);
-    if ((category || f.encoding == static_cast<std::uint8_t>(Encoding::kBits)) && f.count_at == 0xFFFF) {
-      Run* last = octet.runs > 0 ? &octet.run[octet.runs - 1] : nullptr;
-      const bool goes_on = last != nullptr && last->category == category && last->lane + last->count == at % 8 &&
-                           (category ? last->offset == f.offset && last->start + last->count == f.match
-                                     : last->offset * 8 + last->start + last->count == f.offset * 8 + f.match);
-      if (goes_on) {
-        ++last->count;
-        return;
-      }
-      if (octet.runs < Octet::kRuns) {
-        octet.run[octet.runs++] = {f.offset, f.match, category, static_cast<std::uint8_t>(at % 8), 1};
-        return;
-      }
+    if (f.count_at != 0xFFFF || (!category && f.encoding != static_cast<std::uint8_t>(Encoding::kBits))) return false;
+    Run* last = octet.runs > 0 ? &octet.run[octet.runs - 1] : nullptr;
+    const bool goes_on = last != nullptr && last->category == category &&
+                         (category ? last->offset == f.offset && last->start + last->count == f.match
+                                   : last->offset * 8 + last->start + last->count == f.offset * 8 + f.match);
+    if (goes_on) {
+      ++last->count;
+    } else if (octet.runs < Octet::kRuns) {
+      octet.run[octet.runs++] = {f.offset, f.match, category, static_cast<std::uint8_t>(lane), 1};
+    } else {
+      return false;
     }
-    if (octet.patched == 0) octet.first = static_cast<std::int32_t>(singles.size());
-    octet.patched = static_cast<std::int16_t>(octet.patched | 1 << (at % 8));
-    singles.push_back(f);
-  };
+  }
+  return true;
+}
+
+inline Expansion::Expansion(const Schema& schema) : octets(static_cast<std::size_t>((schema.features() + 7) / 8)) {
+  std::vector<Feature> features;
   for (const auto& field : schema.fields()) {
     const auto* count = field.counted.empty() ? nullptr : schema.find(field.counted);
-    int at = field.feature;
     for (int row = 0; row < field.rows; ++row)
       for (int column = 0; column < field.columns; ++column)
         for (int id = 0; id < (field.encoding == Encoding::kCategory ? field.size : 1); ++id) {
@@ -120,8 +117,19 @@ inline Expansion::Expansion(const Schema& schema) : octets(static_cast<std::size
           feature.scale = field.scale;
           feature.row = static_cast<std::uint16_t>(row);
           if (count != nullptr) feature.count_at = static_cast<std::uint16_t>(count->offset);
-          add(at++, feature);
+          features.push_back(feature);
         }
+  }
+  const auto whole = features.size();
+  Feature nothing;  // behind the last one
+  nothing.encoding = static_cast<std::uint8_t>(Encoding::kU8);
+  features.resize(octets.size() * 8, nothing);
+  for (std::size_t i = 0; i < octets.size(); ++i) {
+    const Feature* eight = features.data() + 8 * i;
+    if (add_runs(octets[i], eight, static_cast<int>(std::min(whole - 8 * i, std::size_t{8})))) continue;
+    octets[i].runs = 0;
+    octets[i].singles = static_cast<std::int32_t>(singles.size());
+    singles.insert(singles.end(), eight, eight + 8);
   }
 }
 

@@ -51,7 +51,11 @@ __device__ inline double block_sum(double x) {
   return x;
 }
 
-// Eight neighbours, read and written as one.
+// Neighbours, read and written as one.
+template <class T>
+struct alignas(2 * sizeof(T)) Two {
+  T value[2];
+};
 template <class T>
 struct alignas(16) Eight {
   T value[8];

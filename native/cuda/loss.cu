@@ -51,35 +51,47 @@ __global__ void pick_kernel(const Control* control, const std::int32_t* list, co
 
 // ---- The loss ----
 
-__device__ float warp_max(float x) {
-  for (int k = 16; k > 0; k /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, k));
+// Over kLanes neighbouring lanes of a warp.
+template <int kLanes>
+__device__ float lanes_max(float x) {
+  for (int k = kLanes / 2; k > 0; k /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, k));
   return x;
 }
-__device__ float warp_sum(float x) {
-  for (int k = 16; k > 0; k /= 2) x += __shfl_xor_sync(~0u, x, k);
+template <int kLanes>
+__device__ float lanes_sum(float x) {
+  for (int k = kLanes / 2; k > 0; k /= 2) x += __shfl_xor_sync(~0u, x, k);
   return x;
 }
 
-__device__ bool has_bit(const std::uint8_t* bits, int i) { return (bits[i >> 3] >> (i & 7)) & 1; }
+// Outputs of a row are spread over kLanes lanes in pairs of neighbours: of each 2 kLanes in a row, a lane
+// has two.
+template <int kLanes>
+__device__ int output_of(int k, int lane) {
+  return k / 2 * 2 * kLanes + 2 * lane + k % 2;
+}
 
-// The legal logits of a row, spread over a warp's lanes: action lane + 32 k is item k.
+// A bit for each output of a lane.
 template <int kItems>
+using Bits = std::conditional_t<(kItems > 32), std::uint64_t, std::uint32_t>;
+
+// The legal logits of a row.
+template <int kLanes, int kItems>
 struct Spread {
   float log[kItems];  // of the probability; kNone where not legal
   static constexpr float kNone = -3.0e38f;
 
-  __device__ Spread(const float* logits, unsigned legal, int lane) {
+  __device__ Spread(const float* logits, Bits<kItems> legal, int lane) {
     float largest = kNone;
 #pragma unroll
     for (int k = 0; k < kItems; ++k) {
-      log[k] = legal >> k & 1 ? logits[lane + 32 * k] : kNone;
+      log[k] = legal >> k & 1 ? logits[output_of<kLanes>(k, lane)] : kNone;
       largest = fmaxf(largest, log[k]);
     }
-    largest = warp_max(largest);
+    largest = lanes_max<kLanes>(largest);
     float total = 0;
 #pragma unroll
     for (int k = 0; k < kItems; ++k) total += legal >> k & 1 ? expf(log[k] - largest) : 0.0f;
-    const float shift = largest + logf(warp_sum(total));
+    const float shift = largest + logf(lanes_sum<kLanes>(total));
 #pragma unroll
     for (int k = 0; k < kItems; ++k) log[k] -= legal >> k & 1 ? shift : 0.0f;
   }
@@ -107,42 +119,48 @@ __device__ float2 normaliser(const LossInput& in, int live) {
   return found;
 }
 
-// A warp a row, up to 32 kItems actions.
-template <class T, int kItems>
+// kLanes lanes a row, with up to kLanes kItems outputs.
+template <class T, int kLanes, int kItems>
 __global__ void __launch_bounds__(kThreads)
     loss_kernel(const Control* control, LossInput in, T* gradient, double* terms) {
+  static_assert(kItems % 2 == 0 && kItems <= 64);
   const int live = live_rows(control, in.whole);
   const float2 normal = normaliser(in, live);
-  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
   const float share = live > 0 ? 1.0f / static_cast<float>(live) : 0.0f;
   const float scale = share * control->scale;
   const float entropy_weight = control->entropy_weight;
   float mine[kTerms] = {};
-  const int warps = static_cast<int>(gridDim.x) * (kThreads / 32);
-  for (int j = static_cast<int>(blockIdx.x) * (kThreads / 32) + static_cast<int>(threadIdx.x / 32); j < in.rows;
-       j += warps) {
+  constexpr int kAtOnce = kThreads / kLanes;
+  const int all = (in.rows + kAtOnce - 1) / kAtOnce * kAtOnce;  // a warp's lanes go on together
+  for (int j = static_cast<int>(blockIdx.x) * kAtOnce + static_cast<int>(threadIdx.x) / kLanes; j < all;
+       j += static_cast<int>(gridDim.x) * kAtOnce) {
     const std::size_t begin = static_cast<std::size_t>(j) * static_cast<std::size_t>(in.stride);
     const float* heads = in.heads + begin;
-    T* out = gradient + begin;
-    const std::int32_t row = in.index[j];
-    if (row < 0) {
-      for (int a = lane; a < in.stride; a += 32) out[a] = narrow<T>(0.0f);
-      continue;
-    }
-    const std::uint8_t* bits = in.legal + static_cast<std::size_t>(row) * static_cast<std::size_t>(in.legal_bytes);
-    unsigned legal = 0;  // bit k: action lane + 32 k
+    const std::int32_t row = j < in.rows ? in.index[j] : -1;
+    const std::int32_t from = row < 0 ? 0 : row;  // a row left out has no legal action and counts for nothing
+    const std::uint8_t* bits = in.legal + static_cast<std::size_t>(from) * static_cast<std::size_t>(in.legal_bytes);
+    Bits<kItems> legal = 0;  // bit k: output_of(k)
 #pragma unroll
-    for (int k = 0; k < kItems; ++k)
-      if (lane + 32 * k < in.actions && has_bit(bits, lane + 32 * k)) legal |= 1u << k;
-    const Spread<kItems> mine_spread(heads, legal, lane);
-    const float* log = mine_spread.log;
+    for (int k = 0; k < kItems; k += 2) {
+      const int a = output_of<kLanes>(k, lane);
+      if (row >= 0 && a < in.actions) {
+        const unsigned two = bits[a >> 3] >> (a & 7) & (a + 1 < in.actions ? 3u : 1u);
+        legal |= static_cast<Bits<kItems>>(two) << k;
+      }
+    }
+    const int action = in.action[from];
+    const float gained = in.advantage[from], said = in.log_probability[from], expected = in.value[from];
+    const float value = row >= 0 ? heads[in.actions] : 0.0f;
+    const Spread<kLanes, kItems> spread(heads, legal, lane);
+    const float* log = spread.log;
     float entropy = 0, distance = 0, other[kItems] = {};
     if (in.magnet != nullptr) {
-      const Spread<kItems> magnet(in.magnet + begin, legal, lane);
+      const Spread<kLanes, kItems> magnet(in.magnet + begin, legal, lane);
 #pragma unroll
       for (int k = 0; k < kItems; ++k) other[k] = magnet.log[k];
     }
-    float chance[kItems];
+    float chance[kItems], chosen = 0;
 #pragma unroll
     for (int k = 0; k < kItems; ++k) {
       chance[k] = legal >> k & 1 ? expf(log[k]) : 0.0f;
@@ -150,35 +168,37 @@ __global__ void __launch_bounds__(kThreads)
         entropy -= chance[k] * log[k];
         if (in.magnet != nullptr) distance += chance[k] * (log[k] - other[k]);
       }
+      if (output_of<kLanes>(k, lane) == action) chosen = log[k];
     }
-    entropy = warp_sum(entropy);
-    if (in.magnet != nullptr) distance = warp_sum(distance);
-
-    const int action = in.action[row];
-    float chosen = 0;
-#pragma unroll
-    for (int k = 0; k < kItems; ++k)
-      if (lane + 32 * k == action) chosen = log[k];
-    chosen = __shfl_sync(~0u, chosen, action % 32);
-    const float advantage = (in.advantage[row] - normal.x) * normal.y;
-    const float log_ratio = chosen - in.log_probability[row];
+    entropy = lanes_sum<kLanes>(entropy);
+    if (in.magnet != nullptr) distance = lanes_sum<kLanes>(distance);
+    chosen = __shfl_sync(~0u, chosen, action % (2 * kLanes) / 2, kLanes);
+    const float advantage = (gained - normal.x) * normal.y;
+    const float log_ratio = chosen - said;
     const float ratio = expf(log_ratio);
     const float clipped = fminf(fmaxf(ratio, 1.0f - in.clip), 1.0f + in.clip);
     const bool held = clipped * advantage < ratio * advantage;  // the clipped side is the smaller: no gradient
     const float pull = held ? 0.0f : -ratio * advantage;
-    const float off = heads[in.actions] - (in.advantage[row] + in.value[row]);
+    const float off = value - (gained + expected);
 #pragma unroll
-    for (int k = 0; k <= kItems; ++k) {
-      const int a = lane + 32 * k;
-      if (a >= in.stride) break;
-      float slope = a == in.actions ? in.value_weight * off : 0.0f;
-      if (k < kItems && legal >> k & 1) {
-        slope = chance[k] * (entropy_weight * (log[k] + entropy) - pull);
-        if (a == action) slope += pull;
-        if (in.magnet != nullptr) slope += in.magnet_weight * chance[k] * (log[k] - other[k] - distance);
+    for (int k = 0; k < kItems; k += 2) {
+      const int a = output_of<kLanes>(k, lane);
+      if (j >= in.rows || a >= in.stride) break;
+      Two<T> two;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float slope = a + i == in.actions && row >= 0 ? in.value_weight * off : 0.0f;
+        if (legal >> (k + i) & 1) {
+          slope = chance[k + i] * (entropy_weight * (log[k + i] + entropy) - pull);
+          if (a + i == action) slope += pull;
+          if (in.magnet != nullptr)
+            slope += in.magnet_weight * chance[k + i] * (log[k + i] - other[k + i] - distance);
+        }
+        two.value[i] = narrow<T>(scale * slope);
       }
-      out[a] = narrow<T>(scale * slope);
+      *reinterpret_cast<Two<T>*>(gradient + begin + a) = two;
     }
+    if (row < 0) continue;
     mine[0] -= held ? clipped * advantage : ratio * advantage;
     mine[1] += 0.5f * off * off;
     mine[2] += entropy;
@@ -214,9 +234,9 @@ void ppo_loss_on_card(const Control* control, const LossInput& in, Precision pre
     const auto launch = [&](auto kernel) {
       kernel<<<loss_blocks(in.rows), kThreads, 0, stream>>>(control, in, static_cast<T*>(gradient), terms);
     };
-    if (in.actions <= 32) return launch(loss_kernel<T, 1>);
-    if (in.actions <= 128) return launch(loss_kernel<T, 4>);
-    if (in.actions <= 1024) return launch(loss_kernel<T, 32>);
+    if (in.stride <= 32) return launch(loss_kernel<T, 8, 4>);
+    if (in.stride <= 128) return launch(loss_kernel<T, 8, 16>);
+    if (in.actions <= 1024) return launch(loss_kernel<T, 32, 34>);
     throw std::invalid_argument("games with more than 1,024 actions cannot be learnt on the card yet");
   });
   launched("taking the loss");

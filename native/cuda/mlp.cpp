@@ -144,15 +144,15 @@ void Mlp::forward(const void* weights, const std::uint8_t* packed, const std::in
 
 void Mlp::backward(const void* weights, int rows, bool add, float* gradients, cudaStream_t stream) {
   if (!training_) throw std::invalid_argument("these layers were made for inference");
-  head_weights(rows, add, gradients, stream);
+  head_gradients(rows, add, gradients, stream);
   for (std::size_t layer = shape_.hidden.size(); layer-- > 0;) {
-    back_into(layer, weights, rows, stream);
-    bias_gradient(layer, sums_.as<float>(), mask_blocks(), add, gradients, stream);
-    weight_gradient(layer, rows, add, gradients, stream);
+    const int parts = back_into(layer, weights, rows, stream);
+    add_columns(sums_.as<float>(), parts, width(layer), add, gradients + bias_[layer], stream);
+    weight_gradients(layer, rows, add, gradients, stream);
   }
 }
 
-void Mlp::head_weights(int rows, bool add, float* gradients, cudaStream_t stream) {
+void Mlp::head_gradients(int rows, bool add, float* gradients, cudaStream_t stream) {
   const std::size_t last = shape_.hidden.size() - 1;
   Product head;
   head.m = head.lda = head.ldd = activation_stride(last);
@@ -167,40 +167,55 @@ void Mlp::head_weights(int rows, bool add, float* gradients, cudaStream_t stream
   products_.run(head, stream);
 }
 
-void Mlp::back_into(std::size_t layer, const void* weights, int rows, cudaStream_t stream) {
+int Mlp::back_into(std::size_t layer, const void* weights, int rows, cudaStream_t stream) {
   const auto& hidden = shape_.hidden;
-  Product back;
-  back.n = rows;
-  back.d = slope_[layer].as();
-  back.ldd = width(layer);
-  if (layer + 1 == hidden.size()) {
-    back.m = width(layer);
-    back.k = back.ldb = stride_;
-    back.a = at(weights, head_);
-    back.lda = activation_stride(layer);
-    back.b = gradient_.as();
+  const bool last = layer + 1 == hidden.size();
+  WayBack back;
+  back.rows = rows;
+  back.activation = activation_[layer].as();
+  back.activation_stride = activation_stride(layer);
+  back.slope = slope_[layer].as();
+  back.slope_stride = width(layer);
+  back.sums = sums_.as<float>();
+  if (last) {  // both trunks meet one block of heads
+    back.inner = back.behind_stride = stride_;
+    back.width = width(layer);
+    back.behind = gradient_.as();
+    back.weight = at(weights, head_);
+    back.weight_stride = activation_stride(layer);
   } else {
-    back.m = back.lda = hidden[layer];
-    back.k = hidden[layer + 1];
-    back.a = at(weights, weight_[layer + 1]);
-    back.b = slope_[layer + 1].as();
-    back.ldb = width(layer + 1);
-    back.batch = shape_.trunks;
-    back.next_a = static_cast<std::int64_t>(back.m) * back.k;
-    back.next_b = back.k;
-    back.next_d = back.m;
+    back.inner = hidden[layer + 1];
+    back.width = back.weight_stride = hidden[layer];
+    back.trunks = shape_.trunks;
+    back.behind = slope_[layer + 1].as();
+    back.behind_stride = width(layer + 1);
+    back.weight = at(weights, weight_[layer + 1]);
   }
-  products_.run(back, stream);
-  mask_slope(activation_[layer].as(), activation_stride(layer), rows, width(layer), shape_.precision,
-             slope_[layer].as(), sums_.as<float>(), stream);
+  if (streamed && can_stream(back, shape_.precision)) {
+    stream_back(back, shape_.precision, stream);
+    return stream_parts(back);
+  }
+  Product product;
+  product.n = rows;
+  product.m = back.width;
+  product.k = back.inner;
+  product.a = back.weight;
+  product.lda = back.weight_stride;
+  product.b = back.behind;
+  product.ldb = back.behind_stride;
+  product.d = back.slope;
+  product.ldd = back.slope_stride;
+  product.batch = back.trunks;
+  product.next_a = static_cast<std::int64_t>(product.m) * product.k;
+  product.next_b = product.k;
+  product.next_d = product.m;
+  products_.run(product, stream);
+  mask_slope(back.activation, back.activation_stride, rows, width(layer), shape_.precision, back.slope, back.sums,
+             stream);
+  return mask_blocks();
 }
 
-void Mlp::bias_gradient(std::size_t layer, const float* sums, int blocks, bool add, float* gradients,
-                        cudaStream_t stream) {
-  add_columns(sums, blocks, width(layer), add, gradients + bias_[layer], stream);
-}
-
-void Mlp::weight_gradient(std::size_t layer, int rows, bool add, float* gradients, cudaStream_t stream) {
+void Mlp::weight_gradients(std::size_t layer, int rows, bool add, float* gradients, cudaStream_t stream) {
   const auto& hidden = shape_.hidden;
   Product weight;
   weight.k = rows;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "products.hpp"
+#include "streamed.hpp"
 
 namespace playmill {
 
@@ -45,22 +46,16 @@ class Mlp {
   // From head_gradient() of the rows last taken forward; `add`: to the gradients that are there.
   void backward(const void* weights, int rows, bool add, float* gradients, cudaStream_t stream);
 
-  // Its steps, for a caller that has another way into a layer: from the slope behind it, through relu,
-  // into slope(layer), with part sums of its columns.
-  void head_weights(int rows, bool add, float* gradients, cudaStream_t stream);
-  void back_into(std::size_t layer, const void* weights, int rows, cudaStream_t stream);
-  void bias_gradient(std::size_t layer, const float* sums, int blocks, bool add, float* gradients, cudaStream_t stream);
-  void weight_gradient(std::size_t layer, int rows, bool add, float* gradients, cudaStream_t stream);
-
-  // Where things lie: rows of a layer's activations and slopes, offsets of its weights and the head's.
-  void* activation(std::size_t layer) const { return activation_[layer].as(); }
-  void* slope(std::size_t layer) const { return slope_[layer].as(); }
-  int activation_stride(std::size_t layer) const { return width(layer) + (layer + 1 == shape_.hidden.size() ? 16 : 0); }
-  std::int64_t weight_offset(std::size_t layer) const { return weight_[layer]; }
-  std::int64_t head_offset() const { return head_; }
+  bool streamed = true;  // take the way back through streamed products where the card can
 
  private:
+  // The slopes of a layer from those behind it, with part sums of their columns in sums_: how many.
+  int back_into(std::size_t layer, const void* weights, int rows, cudaStream_t stream);
+  void head_gradients(int rows, bool add, float* gradients, cudaStream_t stream);
+  void weight_gradients(std::size_t layer, int rows, bool add, float* gradients, cudaStream_t stream);
+
   int width(std::size_t layer) const { return shape_.trunks * shape_.hidden[layer]; }
+  int activation_stride(std::size_t layer) const { return width(layer) + (layer + 1 == shape_.hidden.size() ? 16 : 0); }
   const void* at(const void* base, std::int64_t element) const {
     return static_cast<const char*>(base) + element * static_cast<std::int64_t>(size_of(shape_.precision));
   }

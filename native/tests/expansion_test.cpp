@@ -17,8 +17,9 @@ std::vector<float> expanded(const Expansion& expansion, const std::uint8_t* row)
   for (const Feature& feature : expansion.singles) single.push_back(feature_of(feature, row));
   for (const Octet& octet : expansion.octets) {
     const unsigned bits = octet_bits(octet, row);
-    const float* next = single.data() + octet.first;
-    for (int k = 0; k < 8; ++k) out.push_back(octet.patched >> k & 1 ? *next++ : static_cast<float>(bits >> k & 1));
+    for (int k = 0; k < 8; ++k)
+      out.push_back(octet.singles < 0 ? static_cast<float>(bits >> k & 1)
+                                      : single[static_cast<std::size_t>(octet.singles + k)]);
   }
   return out;
 }

@@ -8,7 +8,6 @@ import torch
 from playmill.games import registry
 from playmill.policies import Network, Policy, expand
 from playmill.pools.lanes import need_cuda
-from playmill.training.cuda.back import WayBack
 from playmill.training.cuda.control import Control
 from playmill.training.cuda.layers import (
     TYPES,
@@ -228,28 +227,18 @@ def test_layers_for_inference_have_no_way_back():
         layers.backward(setup.player, 64, False, setup.gradients)
 
 
-@networks
+@pytest.mark.parametrize("hidden", [(128,), (384, 128), (512, 512, 256), (1024, 1024)], ids=str)
+@pytest.mark.parametrize("separate", [True, False])
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_both_ways_back_give_the_same_gradients(network, precision):
-    pytest.importorskip("triton")
-    setup = Setup(network, precision, rows=600)
-    native, weights = setup.layers.native, setup.player.small
-    fused = WayBack(native, network.hidden, network.trunks, 600, TYPES[precision])
-    found = []
-    for _ in range(2):
-        gradients = torch.full_like(setup.player.flat, 5.0)
-        fused.run(weights, 600, False, gradients, stream_now())
-        found.append(setup.player.views(gradients))
-    wanted = torch.full_like(setup.player.flat, 5.0)
-    native.backward(weights.data_ptr(), 600, False, wanted.data_ptr(), stream_now())
-    for name, gradient in setup.player.views(wanted).items():
-        assert error(found[0][name], gradient) < 2e-3, name
+@pytest.mark.parametrize("rows", [1, 600, 9000])
+def test_both_ways_back_give_the_same_gradients(hidden, separate, precision, rows):
+    setup = Setup(Network(hidden=hidden, separate=separate), precision, rows=rows)
+    found = [setup.backward(), setup.backward()]
+    setup.layers.native.streamed = False
+    setup.backward()  # tries algorithms
+    for name, gradient in setup.backward().items():
+        assert error(found[0][name], gradient) < 4e-3, name
         assert torch.equal(found[0][name], found[1][name]), name
-    twice = torch.cat([view.flatten() for view in found[0].values()])
-    again = torch.zeros_like(setup.player.flat)
-    for add in (False, True):
-        fused.run(weights, 600, add, again, stream_now())
-    assert error(torch.cat([v.flatten() for v in setup.player.views(again).values()]), 2.0 * twice) < 1e-3
 
 
 def test_widths_the_native_layers_cannot_do_go_to_torch():

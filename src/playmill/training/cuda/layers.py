@@ -5,9 +5,7 @@ waits for the host, and weights stay where they are."""
 from __future__ import annotations
 
 import copy
-import time
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
@@ -16,7 +14,6 @@ from torch import Tensor
 from playmill.games import GameSpec
 from playmill.policies import Network, Policy
 from playmill.pools.lanes import need_cuda
-from playmill.training.cuda.back import WayBack, triton_installed
 
 Placed = tuple[str, int, Sequence[int], Sequence[int]]
 """Name of a parameter, its first element in the flat weights, shape and strides."""
@@ -103,7 +100,8 @@ def make_layers(spec: GameSpec, network: Network, precision: str, rows: int, tra
 
 
 class FusedLayers:
-    """Native: expansion kernel, cuBLASLt with bias and relu in the epilogue, both trunks as one product."""
+    """Native: expansion kernel, cuBLASLt with bias and relu in the epilogue, both trunks as one product; on
+    Hopper cards the way back in kernels of our own."""
 
     def __init__(self, spec: GameSpec, network: Network, precision: str, rows: int, training: bool) -> None:
         self.native: Any = need_cuda().Mlp(
@@ -119,9 +117,6 @@ class FusedLayers:
         self.gradient = int(self.native.head_gradient)
         self.gradient_precision = precision
         self.head_cells = list(self.native.head_cells())
-        self.way_back: WayBack | None = None
-        self._choosing = training and triton_installed()
-        self._shape = (network.hidden, network.trunks, rows, TYPES[precision])
 
     def place(self, policy: Policy) -> Player:
         return Player(policy, self.native.layout(), self.native.size, self.gradient_precision)
@@ -132,44 +127,7 @@ class FusedLayers:
         self.native.forward(weights, packed.data_ptr(), at, rows, heads.data_ptr(), stream_now())
 
     def backward(self, player: Player, rows: int, add: bool, gradients: Tensor) -> None:
-        if self._choosing and not add and not torch.cuda.is_current_stream_capturing():
-            self._choose(player, rows, gradients)
-        if self.way_back is not None:
-            self.way_back.run(player.small, rows, add, gradients, stream_now())
-        else:
-            self.native.backward(player.small.data_ptr(), rows, add, gradients.data_ptr(), stream_now())
-
-    def _choose(self, player: Player, rows: int, gradients: Tensor) -> None:
-        """Times both ways back and keeps the faster. The gradients are spoilt: this is the trial run's."""
-        self._choosing = False
-        weights, into = player.small, gradients.data_ptr()
-        try:
-            fused = WayBack(self.native, *self._shape)
-            took = seconds_of(lambda: fused.run(weights, rows, False, gradients, stream_now()))
-        except Exception as error:  # a compiler that fails must not end a training that can do without
-            warnings.warn(f"without the fused way back: {type(error).__name__}: {error}", stacklevel=2)
-            return
-        plain = seconds_of(lambda: self.native.backward(weights.data_ptr(), rows, False, into, stream_now()))
-        if took < plain:
-            self.way_back = fused
-
-
-def seconds_of(work: Callable[[], None], trials: int = 3) -> float:
-    """What `work` takes on the card as part of a graph, after a first time that is not counted."""
-    torch.cuda.synchronize()
-    with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
-        work()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with captured(graph):
-            work()
-        graph.replay()
-        torch.cuda.synchronize()
-        begun = time.perf_counter()
-        for _ in range(trials):
-            graph.replay()
-        torch.cuda.synchronize()
-        return (time.perf_counter() - begun) / trials
+        self.native.backward(player.small.data_ptr(), rows, add, gradients.data_ptr(), stream_now())
 
 
 class TorchLayers:
