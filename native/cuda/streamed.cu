@@ -1,7 +1,7 @@
-// A block keeps 128 columns of weights and goes down the rows, 64 at a time. One warp has the copy engine
-// bring rows into a ring in shared memory; three groups of four warps take 64 rows each in turn, multiply
-// them by the weights and write the result, so that the matrix units have work while results are on their
-// way. Blocks work in pairs where they can: both need the same rows, and each fetches half of them for both.
+// A block keeps 128 columns of weights and goes down the rows, 64 at a time. One thread has the copy engine
+// bring rows, and the activations that mask them, into a ring in shared memory. Three groups of four warps
+// take 64 rows each in turn, multiply them by the weights and write the result, so that the matrix units have
+// work while results are on their way.
 #include "streamed.hpp"
 
 #include <cuda.h>
@@ -12,13 +12,14 @@ namespace playmill {
 
 namespace {
 
-constexpr int kRows = 64, kColumns = 128, kInner = 64;  // of a tile; 64 elements are the 128 bytes of a swizzle
+constexpr int kRows = 64, kColumns = 128, kInner = 128;  // of a tile
+constexpr int kBox = 64;  // elements the copy engine takes of a row: the 128 bytes it swizzles
 constexpr int kGroups = 3;
 constexpr int kGroupThreads = 128;
 constexpr int kBlockThreads = (kGroups + 1) * kGroupThreads;
-constexpr int kStageBytes = kRows * kInner * 2;
-constexpr int kWeightBytes = kInner * kColumns * 2;  // for each 64 of the inner dimension
-constexpr int kMaxStages = 24;
+constexpr int kStageBytes = kRows * kInner * 2;      // rows; or activations, of which there are as many
+constexpr int kWeightBytes = kInner * kColumns * 2;  // for each 128 of the inner dimension
+constexpr int kMaxStages = 12;
 constexpr int kShared = 227 * 1024 - 1024;  // of a block, less what is declared below
 
 struct Shape {
@@ -27,7 +28,7 @@ struct Shape {
   int parts;   // the rows are shared out to
   int blocks;  // of the inner dimension
   int stages;
-  int activation_stride, slope_stride;
+  int slope_stride;
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -55,26 +56,17 @@ __device__ void wait(std::uint64_t* barrier, unsigned phase) {
       "r"(phase)
       : "memory");
 }
-// At the same barrier of block `rank` of the cluster. What it follows are products that have read the stage:
-// no writes have to be seen next door, and a release at the cluster's scope would wait for all of them.
-__device__ void arrive(std::uint64_t* barrier, unsigned rank) {
-  asm volatile(
-      "{\n"
-      ".reg .b32 there;\n"
-      "mapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
-      "}\n" ::"r"(address(barrier)),
-      "r"(rank)
-      : "memory");
+__device__ void arrive(std::uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address(barrier)) : "memory");
 }
-__device__ void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;\n" ::: "memory");
+// Until as many threads as two groups have have come by; `hand_on` does not wait.
+__device__ void take_turn(int number) {
+  asm volatile("bar.sync %0, %1;" ::"r"(number), "n"(2 * kGroupThreads) : "memory");
 }
-__device__ unsigned cluster_rank() {
-  unsigned rank;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
+__device__ void hand_on(int number) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(number), "n"(2 * kGroupThreads) : "memory");
 }
+__device__ void groups_sync() { asm volatile("bar.sync 1, %0;" ::"n"(kGroups * kGroupThreads) : "memory"); }
 
 // ---- The copy engine ----
 
@@ -85,22 +77,12 @@ __device__ void fetch(void* to, const CUtensorMap* map, int x, int y, std::uint6
       "l"(map), "r"(x), "r"(y), "r"(address(barrier))
       : "memory");
 }
-// Into the same place of both blocks of a pair.
-__device__ void fetch_for_both(void* to, const CUtensorMap* map, int x, int y, std::uint64_t* barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-      "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(address(to)),
-      "l"(map), "r"(x), "r"(y), "r"(address(barrier)), "h"(static_cast<unsigned short>(3))
-      : "memory");
-}
-
 // ---- The matrix units ----
 
 // Where an operand lies: rows of 128 swizzled bytes, eight of them 1,024 bytes apart from the next eight.
-__device__ std::uint64_t operand(const void* shared, unsigned leading) {
-  const std::uint64_t at = (address(shared) & 0x3FFFFu) >> 4;
-  return at | static_cast<std::uint64_t>(leading >> 4) << 16 | std::uint64_t{1024 >> 4} << 32 | std::uint64_t{1} << 62;
-}
+// Addresses count 16 bytes.
+constexpr std::uint64_t kOperand = std::uint64_t{1024 >> 4} << 32 | std::uint64_t{1} << 62;
+__device__ unsigned operand_at(const void* shared) { return (address(shared) & 0x3FFFFu) >> 4; }
 
 #define PM_ACCUMULATORS(d)                                                                                           \
   "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),        \
@@ -145,12 +127,10 @@ __device__ void wait_products() {
 
 // ---- The way out ----
 
-__device__ uint4 load(const void* at) {
-  uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(at));
-  return v;
+// Eight activations of a row, where the copy engine has put them.
+__device__ uint4 activations(const std::uint8_t* stage, int row, int eighth) {
+  const int place = eighth % 8 ^ row % 8;
+  return *reinterpret_cast<const uint4*>(stage + eighth / 8 * (kStageBytes / 2) + row * 128 + place * 16);
 }
 
 // Four lanes hold two columns each of four chunks; afterwards each holds the eight columns of its chunk.
@@ -202,19 +182,19 @@ __device__ unsigned keep(unsigned v, unsigned activation, float& low, float& hig
 
 #endif
 
-template <class T, int kPair>
+template <class T>
 __global__ void __launch_bounds__(kBlockThreads, 1)
     stream_kernel(const __grid_constant__ CUtensorMap behind, const __grid_constant__ CUtensorMap weight,
-                  const T* activation, T* slope, float* sums, const Shape shape) {
+                  const __grid_constant__ CUtensorMap activation, T* slope, float* sums, const Shape shape) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ std::uint8_t raw[];
   __shared__ std::uint64_t full[kMaxStages], empty[kMaxStages], weights_here;
   std::uint8_t* weights = raw + (1024 - (address(raw) & 1023u)) % 1024;
   std::uint8_t* ring = weights + shape.blocks * kWeightBytes;
-  const int thread = static_cast<int>(threadIdx.x), group = thread / kGroupThreads;
-  const unsigned rank = kPair == 2 ? cluster_rank() : 0;
-  const int slabs_all = static_cast<int>(gridDim.x) / shape.parts;
-  const int slab = static_cast<int>(blockIdx.x) % slabs_all, part = static_cast<int>(blockIdx.x) / slabs_all;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int group = __shfl_sync(~0u, thread / kGroupThreads, 0);  // the same for a warp, and known to be
+  const int slabs = static_cast<int>(gridDim.x) / shape.parts;
+  const int slab = static_cast<int>(blockIdx.x) % slabs, part = static_cast<int>(blockIdx.x) / slabs;
   const int trunk = slab / shape.slabs;
   const int column = slab % shape.slabs * kColumns;  // in its trunk
   const int tiles = (shape.rows + kRows - 1) / kRows;
@@ -223,129 +203,116 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
   if (thread == 0) {
     for (int s = 0; s < shape.stages; ++s) {
       init(&full[s], 1);
-      init(&empty[s], 4 * kPair);  // each warp of the group that used it, here and next door
+      init(&empty[s], 4);  // each warp of the group that used it
     }
     init(&weights_here, 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   __syncthreads();
-  if constexpr (kPair == 2) cluster_sync();
 
+  int stage = 0;
+  unsigned phase = 0;
+  const auto pass = [&](int more) {
+    for (stage += more; stage >= shape.stages; stage -= shape.stages) phase ^= 1;
+  };
   if (group == 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
-    if (thread == 0) {
-      expect(&weights_here, shape.blocks * kWeightBytes);
-      for (int i = 0; i < shape.blocks; ++i)
-        for (int half = 0; half < 2; ++half)
-          fetch(weights + i * kWeightBytes + half * (kWeightBytes / 2), &weight, column + half * 64,
-                trunk * shape.inner + i * kInner, &weights_here);
-      int stage = 0;
-      unsigned phase = 0;
-      for (int n = 0; n < count; ++n) {
-        const int row = (part + n * shape.parts) * kRows;
-        for (int i = 0; i < shape.blocks; ++i) {
-          wait(&empty[stage], phase ^ 1);
-          expect(&full[stage], kStageBytes);
-          std::uint8_t* to = ring + stage * kStageBytes;
-          const int x = trunk * shape.inner + i * kInner;
-          if constexpr (kPair == 2) {
-            const int half = static_cast<int>(rank) * (kRows / 2);
-            fetch_for_both(to + half * 128, &behind, x, row + half, &full[stage]);
-          } else {
-            fetch(to, &behind, x, row, &full[stage]);
-          }
-          if (++stage == shape.stages) {
-            stage = 0;
-            phase ^= 1;
-          }
-        }
-      }
+    if (thread > 0) return;
+    expect(&weights_here, shape.blocks * kWeightBytes);
+    for (int i = 0; i < 4 * shape.blocks; ++i)  // 64 by 64: the lower and the upper columns of 64 rows
+      fetch(weights + i * (kWeightBytes / 4), &weight, column + i % 2 * kBox, trunk * shape.inner + i / 2 * kBox,
+            &weights_here);
+    const auto bring = [&](const CUtensorMap* from, int x, int row) {
+      wait(&empty[stage], phase ^ 1);
+      expect(&full[stage], kStageBytes);
+      std::uint8_t* to = ring + stage * kStageBytes;
+      fetch(to, from, x, row, &full[stage]);
+      fetch(to + kStageBytes / 2, from, x + kBox, row, &full[stage]);
+      pass(1);
+    };
+    for (int n = 0; n < count; ++n) {
+      const int row = (part + n * shape.parts) * kRows;
+      for (int i = 0; i < shape.blocks; ++i) bring(&behind, trunk * shape.inner + i * kInner, row);
+      bring(&activation, trunk * shape.width + column, row);
     }
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
     const int lane = thread % 32, warp = thread % kGroupThreads / 32;
-    const int cell = trunk * shape.width + column + lane % 4 * 8;
+    const unsigned weights_at = operand_at(weights), ring_at = operand_at(ring);
     float total[32] = {};
     wait(&weights_here, 0);
-    int stage = 0;
-    unsigned phase = 0;
-    const auto pass = [&](int more) {
-      for (stage += more; stage >= shape.stages; stage -= shape.stages) phase ^= 1;
-    };
-    pass((group - 1) * shape.blocks);
-    for (int n = group - 1; n < count; n += kGroups, pass((kGroups - 1) * shape.blocks)) {
-      const int row = (part + n * shape.parts) * kRows + warp * 16 + lane / 4;
-      uint4 passed[8];
-#pragma unroll
-      for (int k = 0; k < 8; ++k) {  // k: which half of the rows, and which 32 of the columns
-        const int r = row + k / 4 * 8;
-        passed[k] = r < shape.rows ? load(activation + static_cast<std::size_t>(r) * shape.activation_stride + cell +
-                                          k % 4 * 32)
-                                   : make_uint4(0, 0, 0, 0);
-      }
+    pass((group - 1) * (shape.blocks + 1));
+    for (int n = group - 1; n < count; n += kGroups, pass((kGroups - 1) * (shape.blocks + 1))) {
       float d[64];
+      // One group after the other: a stage's barrier can tell only one use from the next.
+      if (n > 0) take_turn(1 + group);
       int before = 0;
-      // One group after the other: a stage's barrier tells only this use from the last.
-      if (n > 0) asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(2 * kGroupThreads) : "memory");
       for (int i = 0; i < shape.blocks; ++i) {
         wait(&full[stage], phase);
-        const std::uint8_t* a = ring + stage * kStageBytes;
-        const std::uint8_t* b = weights + i * kWeightBytes;
+        const unsigned a = ring_at + static_cast<unsigned>(stage) * (kStageBytes >> 4);
+        const unsigned b = weights_at + static_cast<unsigned>(i) * (kWeightBytes >> 4);
         begin_products();
 #pragma unroll
         for (int k = 0; k < kInner / 16; ++k)
-          multiply<T>(d, operand(a + k * 32, 16), operand(b + k * 16 * 128, kWeightBytes / 2), i > 0 || k > 0);
+          multiply<T>(d, kOperand | (a + k / 4 * (kStageBytes >> 5) + k % 4 * 2),
+                      kOperand | (8192u >> 4) << 16 | (b + k / 4 * (kWeightBytes >> 5) + k % 4 * (2048 >> 4)),
+                      i > 0 || k > 0);
         commit_products();
-        if (i + 1 == shape.blocks && n + 1 < count)
-          asm volatile("bar.arrive %0, %1;" ::"r"(2 + group % kGroups), "n"(2 * kGroupThreads) : "memory");
         wait_products<1>();
-        if (i > 0 && lane == 0)
-          for (unsigned other = 0; other < kPair; ++other) arrive(&empty[before], other);
+        if (i > 0 && lane == 0) arrive(&empty[before]);
         before = stage;
         pass(1);
       }
+      wait(&full[stage], phase);
+      if (n + 1 < count) hand_on(2 + group % kGroups);
       wait_products<0>();
-      if (lane == 0)
-        for (unsigned other = 0; other < kPair; ++other) arrive(&empty[before], other);
+      if (lane == 0) arrive(&empty[before]);
+
+      const std::uint8_t* passed = ring + stage * kStageBytes;
+      const int line = warp * 16 + lane / 4;  // in the tile
+      const int row = (part + n * shape.parts) * kRows + line;
+      T* to = slope + static_cast<std::size_t>(row) * shape.slope_stride + trunk * shape.width + column + lane % 4 * 8;
 #pragma unroll
-      for (int k = 0; k < 8; ++k) {
-        const int half = k / 4, first = k % 4 * 4;
+      for (int k = 0; k < 8; ++k) {  // k: which half of the rows, and which 32 of the columns
+        const int half = k / 4, quarter = k % 4;
         unsigned v[4];
 #pragma unroll
-        for (int j = 0; j < 4; ++j)
-          v[j] = Pair<T>::pack(d[(first + j) * 4 + half * 2], d[(first + j) * 4 + half * 2 + 1]);
+        for (int j = 0; j < 4; ++j) {
+          const float* two = d + (quarter * 4 + j) * 4 + half * 2;
+          v[j] = Pair<T>::pack(two[0], two[1]);
+        }
         uint4 eight = gather(v, lane);
-        float* sum = total + k % 4 * 8;
-        eight.x = keep<T>(eight.x, passed[k].x, sum[0], sum[1]);
-        eight.y = keep<T>(eight.y, passed[k].y, sum[2], sum[3]);
-        eight.z = keep<T>(eight.z, passed[k].z, sum[4], sum[5]);
-        eight.w = keep<T>(eight.w, passed[k].w, sum[6], sum[7]);
-        const int r = row + half * 8;
-        if (r < shape.rows)
-          *reinterpret_cast<uint4*>(slope + static_cast<std::size_t>(r) * shape.slope_stride + cell + k % 4 * 32) =
+        const uint4 mask = activations(passed, line + half * 8, quarter * 4 + lane % 4);
+        float* sum = total + quarter * 8;
+        eight.x = keep<T>(eight.x, mask.x, sum[0], sum[1]);
+        eight.y = keep<T>(eight.y, mask.y, sum[2], sum[3]);
+        eight.z = keep<T>(eight.z, mask.z, sum[4], sum[5]);
+        eight.w = keep<T>(eight.w, mask.w, sum[6], sum[7]);
+        if (row + half * 8 < shape.rows)
+          *reinterpret_cast<uint4*>(to + half * 8 * static_cast<std::size_t>(shape.slope_stride) + quarter * 32) =
               eight;
       }
+      __syncwarp();
+      if (lane == 0) arrive(&empty[stage]);
+      pass(1);
     }
     // Sums of columns: lanes of a warp, then warps in their order. The ring is free by now.
-    asm volatile("bar.sync 1, %0;" ::"n"(kGroups * kGroupThreads) : "memory");
-    auto* rows = reinterpret_cast<float*>(ring);  // [warps][128]
-    const int line = thread / 32 - 4;
+    groups_sync();
+    auto* lines = reinterpret_cast<float*>(ring);  // [warps][128]
 #pragma unroll
     for (int k = 0; k < 32; ++k) {
       float sum = total[k];
       for (int step = 4; step < 32; step *= 2) sum += __shfl_xor_sync(~0u, sum, step);
-      if (lane < 4) rows[line * kColumns + k / 8 * 32 + lane * 8 + k % 8] = sum;
+      if (lane < 4) lines[(thread / 32 - 4) * kColumns + k / 8 * 32 + lane * 8 + k % 8] = sum;
     }
-    asm volatile("bar.sync 1, %0;" ::"n"(kGroups * kGroupThreads) : "memory");
+    groups_sync();
     const int mine = thread - kGroupThreads;
     if (mine < kColumns) {
       float sum = 0;
-      for (int w = 0; w < 4 * kGroups; ++w) sum += rows[w * kColumns + mine];
+      for (int w = 0; w < 4 * kGroups; ++w) sum += lines[w * kColumns + mine];
       sums[static_cast<std::size_t>(part) * shape.slope_stride + trunk * shape.width + column + mine] = sum;
     }
   }
-  __syncwarp();
-  if constexpr (kPair == 2) cluster_sync();  // a block must not end while its neighbour still writes to it
 #endif
 }
 
@@ -379,13 +346,12 @@ Encode encoder() {
   return result == cudaDriverEntryPointSuccess ? reinterpret_cast<Encode>(entry) : nullptr;
 }
 
-// A matrix [height, width] of which the copy engine takes boxes.
-CUtensorMap matrix(const void* data, Precision precision, int width, int height, int stride, int box_width,
-                   int box_height) {
+// A matrix [height, width] of which the copy engine takes boxes; beyond its edges it reads zeros.
+CUtensorMap matrix(const void* data, Precision precision, int width, int height, int stride) {
   CUtensorMap map;
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(height)};
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(stride) * 2};
-  const cuuint32_t box[] = {static_cast<cuuint32_t>(box_width), static_cast<cuuint32_t>(box_height)};
+  const cuuint32_t box[] = {kBox, kRows};
   const cuuint32_t steps[] = {1, 1};
   const auto type =
       precision == Precision::kFloat16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
@@ -403,33 +369,22 @@ int stages(const WayBack& back) {
   return fit < kMaxStages ? fit : kMaxStages;
 }
 int slabs(const WayBack& back) { return back.trunks * (back.width / kColumns); }
-bool in_pairs(const WayBack& back) { return back.width / kColumns % 2 == 0; }
 
-template <class T, int kPair>
+template <class T>
 void launch(const WayBack& back, Precision precision, cudaStream_t stream) {
-  const CUtensorMap behind = matrix(back.behind, precision, back.trunks * back.inner, back.rows, back.behind_stride,
-                                    kInner, kRows / kPair);
-  const CUtensorMap weight =
-      matrix(back.weight, precision, back.width, back.trunks * back.inner, back.weight_stride, 64, kInner);
-  const Shape shape{back.rows,          back.inner,   back.width,
-                    back.width / kColumns, stream_parts(back), inner_blocks(back),
-                    stages(back),       back.activation_stride, back.slope_stride};
-  const auto kernel = stream_kernel<T, kPair>;
+  const int across = back.trunks * back.inner;
+  const CUtensorMap behind = matrix(back.behind, precision, across, back.rows, back.behind_stride);
+  const CUtensorMap weight = matrix(back.weight, precision, back.width, across, back.weight_stride);
+  const CUtensorMap activation =
+      matrix(back.activation, precision, back.trunks * back.width, back.rows, back.activation_stride);
+  const Shape shape{back.rows,          back.inner,         back.width,   back.width / kColumns,
+                    stream_parts(back), inner_blocks(back), stages(back), back.slope_stride};
+  const auto kernel = stream_kernel<T>;
   const int room = shape.blocks * kWeightBytes + shape.stages * kStageBytes + 1024;
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, room), "asking for shared memory");
-  cudaLaunchConfig_t config{};
-  config.gridDim = static_cast<unsigned>(shape.parts * slabs(back));
-  config.blockDim = kBlockThreads;
-  config.dynamicSmemBytes = static_cast<std::size_t>(room);
-  config.stream = stream;
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {kPair, 1, 1};
-  config.attrs = &cluster;
-  config.numAttrs = 1;
-  check(cudaLaunchKernelEx(&config, kernel, behind, weight, static_cast<const T*>(back.activation),
-                           static_cast<T*>(back.slope), back.sums, shape),
-        "going back through a layer");
+  kernel<<<shape.parts * slabs(back), kBlockThreads, static_cast<std::size_t>(room), stream>>>(
+      behind, weight, activation, static_cast<T*>(back.slope), back.sums, shape);
+  launched("going back through a layer");
 }
 
 }  // namespace
@@ -445,7 +400,7 @@ bool can_stream(const WayBack& back, Precision precision) {
   static const bool hopper = kBuilt && here.major == 9 && here.minor == 0 && encoder() != nullptr;
   const bool whole = back.trunks == 1 || back.inner % kInner == 0;  // a trunk's rows must not run into the next
   return hopper && precision != Precision::kFloat32 && whole && back.width % kColumns == 0 &&
-         slabs(back) <= here.processors && stages(back) >= 6;
+         slabs(back) <= here.processors && stages(back) > inner_blocks(back);
 }
 
 int stream_parts(const WayBack& back) {
@@ -455,11 +410,8 @@ int stream_parts(const WayBack& back) {
 }
 
 void stream_back(const WayBack& back, Precision precision, cudaStream_t stream) {
-  const auto go = [&](auto type) {
-    using T = decltype(type);
-    return in_pairs(back) ? launch<T, 2>(back, precision, stream) : launch<T, 1>(back, precision, stream);
-  };
-  return precision == Precision::kFloat16 ? go(__half{}) : go(__nv_bfloat16{});
+  if (precision == Precision::kFloat16) return launch<__half>(back, precision, stream);
+  launch<__nv_bfloat16>(back, precision, stream);
 }
 
 }  // namespace playmill
