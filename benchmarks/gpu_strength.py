@@ -1,4 +1,4 @@
-"""What two minutes on one card are worth: Skull King, four players, from scratch, on deals of its own."""
+"""What ten minutes on one card are worth: Skull King, four players, from scratch, on deals of its own."""
 
 from __future__ import annotations
 

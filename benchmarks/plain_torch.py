@@ -43,6 +43,7 @@ class Rates(TypedDict):
     seconds: float
     games: int
     steps: int
+    minibatch: int
 
 
 class Rows(NamedTuple):
@@ -365,4 +366,5 @@ def measure_plain(
         "seconds": spent,
         "games": plain.games,
         "steps": plain.steps,
+        "minibatch": plain.cfg.minibatch,
     }

@@ -41,12 +41,30 @@ __device__ void stage_rows(const std::uint8_t* rows, const std::int32_t* index, 
     for (int i = size / 16 * 16 + thread; i < size; i += threads) stage[i] = block[i];
     return;
   }
-#pragma unroll 4
-  for (int r = thread / 32; r < live; r += threads / 32) {
-    const int row = index != nullptr ? index[base + r] : base + r;
-    const auto from = static_cast<std::size_t>(row < 0 ? 0 : row);  // a row left out: anything will do
-    for (int i = thread % 32; i < bytes; i += 32)
-      stage[r * bytes + i] = rows[from * static_cast<std::size_t>(bytes) + static_cast<std::size_t>(i)];
+  // A warp has several rows on their way at a time: they lie far apart.
+  constexpr int kRows = 4, kSteps = 4;
+  const int step = threads / 32;
+  for (int first = thread / 32; first < live; first += kRows * step) {
+    const std::uint8_t* from[kRows];
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) {
+      const int r = first + k * step < live ? first + k * step : first;
+      const int row = index != nullptr ? index[base + r] : base + r;
+      from[k] = rows + static_cast<std::size_t>(row < 0 ? 0 : row) * static_cast<std::size_t>(bytes);  // left out: any
+    }
+    for (int begin = thread % 32; begin < bytes; begin += 32 * kSteps) {
+      std::uint8_t byte[kRows][kSteps];
+#pragma unroll
+      for (int k = 0; k < kRows; ++k)
+#pragma unroll
+        for (int i = 0; i < kSteps; ++i) byte[k][i] = begin + 32 * i < bytes ? from[k][begin + 32 * i] : 0;
+#pragma unroll
+      for (int k = 0; k < kRows; ++k)
+#pragma unroll
+        for (int i = 0; i < kSteps; ++i)
+          if (begin + 32 * i < bytes && first + k * step < live)
+            stage[(first + k * step) * bytes + begin + 32 * i] = byte[k][i];
+    }
   }
 }
 

@@ -74,28 +74,33 @@ __device__ int output_of(int k, int lane) {
 template <int kItems>
 using Bits = std::conditional_t<(kItems > 32), std::uint64_t, std::uint32_t>;
 
-// The legal logits of a row.
+// The outputs of a row, read whether they are legal or not: what is legal comes from elsewhere, later.
 template <int kLanes, int kItems>
-struct Spread {
-  float log[kItems];  // of the probability; kNone where not legal
-  static constexpr float kNone = -3.0e38f;
-
-  __device__ Spread(const float* logits, Bits<kItems> legal, int lane) {
-    float largest = kNone;
+__device__ void read_outputs(const float* heads, int stride, int lane, float (&out)[kItems]) {
 #pragma unroll
-    for (int k = 0; k < kItems; ++k) {
-      log[k] = legal >> k & 1 ? logits[output_of<kLanes>(k, lane)] : kNone;
-      largest = fmaxf(largest, log[k]);
-    }
-    largest = lanes_max<kLanes>(largest);
-    float total = 0;
-#pragma unroll
-    for (int k = 0; k < kItems; ++k) total += legal >> k & 1 ? expf(log[k] - largest) : 0.0f;
-    const float shift = largest + logf(lanes_sum<kLanes>(total));
-#pragma unroll
-    for (int k = 0; k < kItems; ++k) log[k] -= legal >> k & 1 ? shift : 0.0f;
+  for (int k = 0; k < kItems; k += 2) {
+    const int a = output_of<kLanes>(k, lane);
+    const float2 two = a < stride ? *reinterpret_cast<const float2*>(heads + a) : make_float2(0.0f, 0.0f);
+    out[k] = two.x;
+    out[k + 1] = two.y;
   }
-};
+}
+
+// Logits become the logarithms of their probabilities among the legal ones.
+template <int kLanes, int kItems>
+__device__ void log_softmax(float (&log)[kItems], Bits<kItems> legal) {
+  float largest = -3.0e38f;
+#pragma unroll
+  for (int k = 0; k < kItems; ++k)
+    if (legal >> k & 1) largest = fmaxf(largest, log[k]);
+  largest = lanes_max<kLanes>(largest);
+  float total = 0;
+#pragma unroll
+  for (int k = 0; k < kItems; ++k) total += legal >> k & 1 ? expf(log[k] - largest) : 0.0f;
+  const float shift = largest + logf(lanes_sum<kLanes>(total));
+#pragma unroll
+  for (int k = 0; k < kItems; ++k) log[k] -= shift;
+}
 
 // The sums of advantages, as what to take off and what to multiply by.
 __device__ float2 normaliser(const LossInput& in, int live) {
@@ -120,8 +125,8 @@ __device__ float2 normaliser(const LossInput& in, int live) {
 }
 
 // kLanes lanes a row, with up to kLanes kItems outputs.
-template <class T, int kLanes, int kItems>
-__global__ void __launch_bounds__(kThreads)
+template <class T, int kLanes, int kItems, bool kMagnet>
+__global__ void __launch_bounds__(kThreads, kItems <= 16 && !kMagnet ? 3 : 1)
     loss_kernel(const Control* control, LossInput in, T* gradient, double* terms) {
   static_assert(kItems % 2 == 0 && kItems <= 64);
   const int live = live_rows(control, in.whole);
@@ -136,8 +141,11 @@ __global__ void __launch_bounds__(kThreads)
   for (int j = static_cast<int>(blockIdx.x) * kAtOnce + static_cast<int>(threadIdx.x) / kLanes; j < all;
        j += static_cast<int>(gridDim.x) * kAtOnce) {
     const std::size_t begin = static_cast<std::size_t>(j) * static_cast<std::size_t>(in.stride);
-    const float* heads = in.heads + begin;
-    const std::int32_t row = j < in.rows ? in.index[j] : -1;
+    const bool inside = j < in.rows;
+    const std::int32_t row = inside ? in.index[j] : -1;
+    float log[kItems], other[kMagnet ? kItems : 1];
+    read_outputs<kLanes>(in.heads + (inside ? begin : 0), in.stride, lane, log);
+    const float value = inside ? in.heads[begin + static_cast<std::size_t>(in.actions)] : 0.0f;
     const std::int32_t from = row < 0 ? 0 : row;  // a row left out has no legal action and counts for nothing
     const std::uint8_t* bits = in.legal + static_cast<std::size_t>(from) * static_cast<std::size_t>(in.legal_bytes);
     Bits<kItems> legal = 0;  // bit k: output_of(k)
@@ -151,27 +159,23 @@ __global__ void __launch_bounds__(kThreads)
     }
     const int action = in.action[from];
     const float gained = in.advantage[from], said = in.log_probability[from], expected = in.value[from];
-    const float value = row >= 0 ? heads[in.actions] : 0.0f;
-    const Spread<kLanes, kItems> spread(heads, legal, lane);
-    const float* log = spread.log;
-    float entropy = 0, distance = 0, other[kItems] = {};
-    if (in.magnet != nullptr) {
-      const Spread<kLanes, kItems> magnet(in.magnet + begin, legal, lane);
-#pragma unroll
-      for (int k = 0; k < kItems; ++k) other[k] = magnet.log[k];
+    log_softmax<kLanes>(log, legal);
+    if constexpr (kMagnet) {
+      read_outputs<kLanes>(in.magnet + (inside ? begin : 0), in.stride, lane, other);
+      log_softmax<kLanes>(other, legal);
     }
-    float chance[kItems], chosen = 0;
+    float entropy = 0, distance = 0, chosen = 0, chance[kItems];
 #pragma unroll
     for (int k = 0; k < kItems; ++k) {
       chance[k] = legal >> k & 1 ? expf(log[k]) : 0.0f;
       if (legal >> k & 1) {
         entropy -= chance[k] * log[k];
-        if (in.magnet != nullptr) distance += chance[k] * (log[k] - other[k]);
+        if constexpr (kMagnet) distance += chance[k] * (log[k] - other[k]);
       }
       if (output_of<kLanes>(k, lane) == action) chosen = log[k];
     }
     entropy = lanes_sum<kLanes>(entropy);
-    if (in.magnet != nullptr) distance = lanes_sum<kLanes>(distance);
+    if constexpr (kMagnet) distance = lanes_sum<kLanes>(distance);
     chosen = __shfl_sync(~0u, chosen, action % (2 * kLanes) / 2, kLanes);
     const float advantage = (gained - normal.x) * normal.y;
     const float log_ratio = chosen - said;
@@ -183,7 +187,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int k = 0; k < kItems; k += 2) {
       const int a = output_of<kLanes>(k, lane);
-      if (j >= in.rows || a >= in.stride) break;
+      if (!inside || a >= in.stride) break;
       Two<T> two;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
@@ -191,7 +195,7 @@ __global__ void __launch_bounds__(kThreads)
         if (legal >> (k + i) & 1) {
           slope = chance[k + i] * (entropy_weight * (log[k + i] + entropy) - pull);
           if (a + i == action) slope += pull;
-          if (in.magnet != nullptr)
+          if constexpr (kMagnet)
             slope += in.magnet_weight * chance[k + i] * (log[k + i] - other[k + i] - distance);
         }
         two.value[i] = narrow<T>(scale * slope);
@@ -231,12 +235,13 @@ void ppo_loss_on_card(const Control* control, const LossInput& in, Precision pre
                       cudaStream_t stream) {
   with_type(precision, [&](auto type) {
     using T = decltype(type);
-    const auto launch = [&](auto kernel) {
-      kernel<<<loss_blocks(in.rows), kThreads, 0, stream>>>(control, in, static_cast<T*>(gradient), terms);
+    const auto launch = [&](auto kernel, auto with_magnet) {
+      const auto chosen = in.magnet == nullptr ? kernel : with_magnet;
+      chosen<<<loss_blocks(in.rows), kThreads, 0, stream>>>(control, in, static_cast<T*>(gradient), terms);
     };
-    if (in.stride <= 32) return launch(loss_kernel<T, 8, 4>);
-    if (in.stride <= 128) return launch(loss_kernel<T, 8, 16>);
-    if (in.actions <= 1024) return launch(loss_kernel<T, 32, 34>);
+    if (in.stride <= 32) return launch(loss_kernel<T, 8, 4, false>, loss_kernel<T, 8, 4, true>);
+    if (in.stride <= 128) return launch(loss_kernel<T, 8, 16, false>, loss_kernel<T, 8, 16, true>);
+    if (in.actions <= 1024) return launch(loss_kernel<T, 32, 34, false>, loss_kernel<T, 32, 34, true>);
     throw std::invalid_argument("games with more than 1,024 actions cannot be learnt on the card yet");
   });
   launched("taking the loss");

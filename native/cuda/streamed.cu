@@ -20,6 +20,7 @@ constexpr int kBlockThreads = (kGroups + 1) * kGroupThreads;
 constexpr int kStageBytes = kRows * kInner * 2;      // rows; or activations, of which there are as many
 constexpr int kWeightBytes = kInner * kColumns * 2;  // for each 128 of the inner dimension
 constexpr int kMaxStages = 12;
+constexpr int kAhead = 2;  // tiles that are announced to the card's cache before they are fetched
 constexpr int kShared = 227 * 1024 - 1024;  // of a block, less what is declared below
 
 struct Shape {
@@ -77,6 +78,11 @@ __device__ void fetch(void* to, const CUtensorMap* map, int x, int y, std::uint6
       "l"(map), "r"(x), "r"(y), "r"(address(barrier))
       : "memory");
 }
+// Into the card's cache, for a fetch to come.
+__device__ void announce(const CUtensorMap* map, int x, int y) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(map), "r"(x), "r"(y) : "memory");
+}
+
 // ---- The matrix units ----
 
 // Where an operand lies: rows of 128 swizzled bytes, eight of them 1,024 bytes apart from the next eight.
@@ -230,10 +236,15 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
       fetch(to + kStageBytes / 2, from, x + kBox, row, &full[stage]);
       pass(1);
     };
+    const int x = trunk * shape.inner, cell = trunk * shape.width + column;
     for (int n = 0; n < count; ++n) {
-      const int row = (part + n * shape.parts) * kRows;
-      for (int i = 0; i < shape.blocks; ++i) bring(&behind, trunk * shape.inner + i * kInner, row);
-      bring(&activation, trunk * shape.width + column, row);
+      const int row = (part + n * shape.parts) * kRows, later = row + kAhead * shape.parts * kRows;
+      if (later < shape.rows) {
+        for (int i = 0; column == 0 && i < 2 * shape.blocks; ++i) announce(&behind, x + i * kBox, later);
+        for (int i = 0; i < 2; ++i) announce(&activation, cell + i * kBox, later);
+      }
+      for (int i = 0; i < shape.blocks; ++i) bring(&behind, x + i * kInner, row);
+      bring(&activation, cell, row);
     }
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
