@@ -195,8 +195,7 @@ __global__ void __launch_bounds__(kThreads, kItems <= 16 && !kMagnet ? 3 : 1)
         if (legal >> (k + i) & 1) {
           slope = chance[k + i] * (entropy_weight * (log[k + i] + entropy) - pull);
           if (a + i == action) slope += pull;
-          if constexpr (kMagnet)
-            slope += in.magnet_weight * chance[k + i] * (log[k + i] - other[k + i] - distance);
+          if constexpr (kMagnet) slope += in.magnet_weight * chance[k + i] * (log[k + i] - other[k + i] - distance);
         }
         two.value[i] = narrow<T>(scale * slope);
       }

@@ -2,11 +2,10 @@
 // bring rows, and the activations that mask them, into a ring in shared memory. Three groups of four warps
 // take 64 rows each in turn, multiply them by the weights and write the result, so that the matrix units have
 // work while results are on their way.
-#include "streamed.hpp"
-
 #include <cuda.h>
 
 #include "kernels.cuh"
+#include "streamed.hpp"
 
 namespace playmill {
 
@@ -20,7 +19,7 @@ constexpr int kBlockThreads = (kGroups + 1) * kGroupThreads;
 constexpr int kStageBytes = kRows * kInner * 2;      // rows; or activations, of which there are as many
 constexpr int kWeightBytes = kInner * kColumns * 2;  // for each 128 of the inner dimension
 constexpr int kMaxStages = 12;
-constexpr int kAhead = 2;  // tiles that are announced to the card's cache before they are fetched
+constexpr int kAhead = 2;                   // tiles that are announced to the card's cache before they are fetched
 constexpr int kShared = 227 * 1024 - 1024;  // of a block, less what is declared below
 
 struct Shape {
@@ -90,14 +89,14 @@ __device__ void announce(const CUtensorMap* map, int x, int y) {
 constexpr std::uint64_t kOperand = std::uint64_t{1024 >> 4} << 32 | std::uint64_t{1} << 62;
 __device__ unsigned operand_at(const void* shared) { return (address(shared) & 0x3FFFFu) >> 4; }
 
-#define PM_ACCUMULATORS(d)                                                                                           \
-  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),        \
-      "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),         \
-      "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),        \
-      "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),        \
-      "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),        \
-      "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),        \
-      "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),        \
+#define PM_ACCUMULATORS(d)                                                                                    \
+  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
+      "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),  \
+      "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), \
+      "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), \
+      "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), \
+      "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), \
+      "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), \
       "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
 
 #define PM_MULTIPLY(type)                                                                                          \

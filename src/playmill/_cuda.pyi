@@ -118,22 +118,14 @@ class Mlp:
 
     def layout(self) -> list: ...
 
-    def head_weights(self, rows: int, add: bool, gradients: int, stream: int) -> None: ...
-
-    def weight_gradient(self, layer: int, rows: int, add: bool, gradients: int, stream: int) -> None: ...
-
-    def bias_gradient(self, layer: int, sums: int, blocks: int, add: bool, gradients: int, stream: int) -> None: ...
-
-    def activation(self, layer: int) -> tuple:
-        """Address and stride of a layer's activations."""
-
-    def slope(self, layer: int) -> int:
-        """Address of a layer's slopes."""
-
-    def weight_offset(self, layer: int) -> int: ...
-
     @property
-    def head_offset(self) -> int: ...
+    def streamed(self) -> bool:
+        """
+        Whether the way back goes through streamed products where the card can.
+        """
+
+    @streamed.setter
+    def streamed(self, arg: bool, /) -> None: ...
 
     def head_cells(self) -> list[int]: ...
 
