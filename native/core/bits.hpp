@@ -13,8 +13,13 @@ namespace playmill {
 PM_FN int popcount64(std::uint64_t x) {
 #if defined(__CUDA_ARCH__)
   return __popcll(x);
-#else
+#elif defined(__POPCNT__)
   return std::popcount(x);
+#else  // for any x86-64: a call of the library's would cost more
+  x -= x >> 1 & 0x5555555555555555ull;
+  x = (x & 0x3333333333333333ull) + (x >> 2 & 0x3333333333333333ull);
+  x = (x + (x >> 4)) & 0x0F0F0F0F0F0F0F0Full;
+  return static_cast<int>(x * 0x0101010101010101ull >> 56);
 #endif
 }
 
@@ -72,6 +77,24 @@ struct BitSet {
       n -= here;
     }
     return -1;
+  }
+
+  // Every member n higher, or n lower, and none beyond the words; n below 64.
+  PM_FN BitSet shifted_up(int n) const {
+    BitSet out;
+    for (int w = 0; w < kWords; ++w) {
+      out.word[w] = word[w] << n;
+      if (w > 0) out.word[w] |= word[w - 1] >> 1 >> (63 - n);
+    }
+    return out;
+  }
+  PM_FN BitSet shifted_down(int n) const {
+    BitSet out;
+    for (int w = 0; w < kWords; ++w) {
+      out.word[w] = word[w] >> n;
+      if (w + 1 < kWords) out.word[w] |= word[w + 1] << 1 << (63 - n);
+    }
+    return out;
   }
 
   PM_FN friend BitSet operator&(BitSet a, const BitSet& b) {

@@ -91,6 +91,35 @@ concept Game = std::is_trivially_copyable_v<G> && std::is_trivially_copyable_v<t
                  { seen.table_text(options, int{}) } -> std::same_as<std::string>;  // as that seat sees it
                };
 
+// A list of games as a type.
+template <class... Games>
+struct GameList {};
+
+// How many actions there are: a game whose options change their number says so in actions(options), and
+// numbers them from 0.
+template <Game G>
+int actions_of(const typename G::Options& options) {
+  if constexpr (requires { G::actions(options); }) {
+    return G::actions(options);
+  } else {
+    return G::kActions;
+  }
+}
+
+// Bytes of a row of legal bits: whole words.
+template <Game G>
+std::size_t legal_bytes_of(const typename G::Options& options) {
+  return static_cast<std::size_t>((actions_of<G>(options) + 63) / 64) * 8;
+}
+
+// A game with many actions: it can tell of one whether it is legal, as legal() would, and writes a row of
+// legal bits itself (legal_bytes_of bytes), so that a pool need keep none.
+template <class G>
+concept TellsLegal = requires(const G& seen, const typename G::Options& options, std::uint8_t* out) {
+  { seen.allows(options, int{}) } -> std::same_as<bool>;
+  { seen.legal_row(options, out) } -> std::same_as<void>;
+};
+
 // A uniform legal action: bot 0 of every game.
 template <int N>
 PM_FN int random_action(const BitSet<N>& legal, Random& random) {

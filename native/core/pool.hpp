@@ -64,9 +64,10 @@ class Pool final : public AnyPool {
   Pool(const Options& options, std::size_t games, std::uint64_t seed, int threads)
       : tables_{options, G::seats(options), seed},
         row_bytes_(static_cast<std::size_t>(G::schema(options).bytes())),
+        legal_bytes_(legal_bytes_of<G>(options)),
         workers_(threads),
         slots_(games),
-        legal_(games),
+        legal_(TellsLegal<G> ? 0 : games),
         drivers_(games * static_cast<std::size_t>(tables_.seats), 0),
         tallies_(static_cast<std::size_t>(workers_.slices()) * kCells) {
     // Padding too: the snapshots of equal pools are equal byte for byte.
@@ -76,7 +77,8 @@ class Pool final : public AnyPool {
   std::size_t games() const override { return slots_.size(); }
   int threads() const override { return workers_.threads(); }
   std::size_t bytes() const override {
-    return slots_.size() * (sizeof(Slot<G>) + sizeof(Legal)) + drivers_.size() + tallies_.size() * sizeof(Tally);
+    return slots_.size() * sizeof(Slot<G>) + legal_.size() * sizeof(Legal) + drivers_.size() +
+           tallies_.size() * sizeof(Tally);
   }
 
   void turns(std::uint8_t* observation, std::uint8_t* legal, std::uint8_t* seat, std::uint8_t* role,
@@ -85,10 +87,15 @@ class Pool final : public AnyPool {
       for (std::size_t i = begin; i < end; ++i) {
         const G& game = slots_[i].game;
         const int s = game.seat();
-        Legal bits;
-        game.legal(tables_.options, bits);
-        legal_[i] = bits;
-        std::memcpy(legal + i * sizeof(Legal), &bits, sizeof(Legal));
+        std::uint8_t* row = legal + i * legal_bytes_;
+        if constexpr (TellsLegal<G>) {
+          game.legal_row(tables_.options, row);
+        } else {
+          Legal bits;
+          game.legal(tables_.options, bits);
+          legal_[i] = bits;
+          std::memcpy(row, &bits, legal_bytes_);
+        }
         game.observe(tables_.options, s, observation + i * row_bytes_);
         seat[i] = static_cast<std::uint8_t>(s);
         role[i] = static_cast<std::uint8_t>(game.role());
@@ -122,7 +129,13 @@ class Pool final : public AnyPool {
       throw std::invalid_argument("row " + std::to_string(std::find(kinds, kinds + slots_.size(), highest) - kinds) +
                                   ": there is no bot number " + std::to_string(highest));
     workers_.run(slots_.size(), [&](std::size_t begin, std::size_t end, int) {
-      for (std::size_t i = begin; i < end; ++i) actions[i] = tables_.scripted(slots_[i], kinds[i], legal_[i]);
+      for (std::size_t i = begin; i < end; ++i) {
+        if constexpr (TellsLegal<G>) {
+          actions[i] = tables_.scripted(slots_[i], kinds[i]);
+        } else {
+          actions[i] = tables_.scripted(slots_[i], kinds[i], legal_[i]);
+        }
+      }
     });
   }
 
@@ -219,14 +232,15 @@ class Pool final : public AnyPool {
   }
 
   bool is_legal(std::size_t row, std::int32_t action) const {
+    if constexpr (TellsLegal<G>) return slots_[row].game.allows(tables_.options, action);
     return static_cast<std::uint32_t>(action) < static_cast<std::uint32_t>(G::kActions) && legal_[row].has(action);
   }
 
   Tables<G> tables_;
-  std::size_t row_bytes_;
+  std::size_t row_bytes_, legal_bytes_;
   Workers workers_;
   std::vector<Slot<G>> slots_;
-  std::vector<Legal> legal_;
+  std::vector<Legal> legal_;  // of the turns asked; none where the game can tell
   std::vector<std::uint8_t> drivers_;
   std::vector<Tally> tallies_;
   bool asked_ = false;

@@ -63,6 +63,7 @@ typename G::Options read_options(const OptionValues& values) {
                                   std::to_string(found->high) + ", got " + std::to_string(value));
     options.*(found->member) = value;
   }
+  if constexpr (requires { G::resolve(options); }) G::resolve(options);
   if (const std::string wrong = G::check(options); !wrong.empty()) throw std::invalid_argument(wrong);
   return options;
 }
@@ -82,7 +83,7 @@ class OneGame final : public AnyGame {
   std::vector<int> legal() const override {
     const auto bits = legal_set();
     std::vector<int> out;
-    for (int a = 0; a < G::kActions; ++a)
+    for (int a = 0; a < actions_of<G>(options_); ++a)
       if (bits.has(a)) out.push_back(a);
     return out;
   }
@@ -90,7 +91,7 @@ class OneGame final : public AnyGame {
   std::vector<std::uint8_t> legal_bits() const override {
     const auto bits = legal_set();
     const auto* bytes = reinterpret_cast<const std::uint8_t*>(&bits);
-    return {bytes, bytes + sizeof bits};
+    return {bytes, bytes + legal_bytes_of<G>(options_)};
   }
 
   std::vector<std::uint8_t> observe(int seat) const override {
@@ -102,7 +103,7 @@ class OneGame final : public AnyGame {
   }
 
   std::vector<float> act(int action) override {
-    if (action < 0 || action >= G::kActions || !legal_set().has(action))
+    if (action < 0 || action >= actions_of<G>(options_) || !legal_set().has(action))
       throw IllegalAction(std::string(G::kName) + ", seat " + std::to_string(game_.seat()) + ": action " +
                           std::to_string(action) + " is not legal" + (game_.over() ? " (the game is over)" : ""));
     Report report;
@@ -137,6 +138,23 @@ class OneGame final : public AnyGame {
   G game_;
 };
 
+template <class Work, class Options, class First, class... Rest>
+auto with_size(GameList<First, Rest...>, const Options& options, Work&& work) {
+  if constexpr (sizeof...(Rest) > 0)
+    if (!First::fits(options)) return with_size(GameList<Rest...>{}, options, work);
+  return work(std::type_identity<First>{});
+}
+
+// Calls `work` with the type for these options: a game may come in sizes, the smallest that fits is taken.
+template <Game G, class Work>
+auto with_type(const typename G::Options& options, Work&& work) {
+  if constexpr (requires { typename G::Sizes; }) {
+    return with_size(typename G::Sizes{}, options, work);
+  } else {
+    return work(std::type_identity<G>{});
+  }
+}
+
 template <Game G>
 GameEntry make_entry() {
   GameEntry entry;
@@ -146,9 +164,10 @@ GameEntry make_entry() {
     facts.name = G::kName;
     facts.title = G::kTitle;
     facts.seats = G::seats(options);
-    facts.actions = G::kActions;
-    facts.legal_bytes = sizeof(BitSet<G::kActions>);
-    facts.state_bytes = sizeof(G);
+    facts.actions = actions_of<G>(options);
+    facts.legal_bytes = static_cast<int>(legal_bytes_of<G>(options));
+    facts.state_bytes =
+        with_type<G>(options, [](auto type) { return static_cast<int>(sizeof(typename decltype(type)::type)); });
     facts.roles.assign(std::begin(G::kRoles), std::end(G::kRoles));
     facts.bots.assign(std::begin(G::kBots), std::end(G::kBots));
     facts.stats.assign(std::begin(G::kStats), std::end(G::kStats));
@@ -158,19 +177,20 @@ GameEntry make_entry() {
     facts.schema = G::schema(options);
     return facts;
   };
-  entry.pool = [](const OptionValues& values, std::size_t games, std::uint64_t seed,
-                  int threads) -> std::unique_ptr<AnyPool> {
-    return std::make_unique<Pool<G>>(read_options<G>(values), games, seed, threads);
+  entry.pool = [](const OptionValues& values, std::size_t games, std::uint64_t seed, int threads) {
+    const auto options = read_options<G>(values);
+    return with_type<G>(options, [&](auto type) -> std::unique_ptr<AnyPool> {
+      return std::make_unique<Pool<typename decltype(type)::type>>(options, games, seed, threads);
+    });
   };
-  entry.game = [](const OptionValues& values, std::uint64_t seed) -> std::unique_ptr<AnyGame> {
-    return std::make_unique<OneGame<G>>(read_options<G>(values), seed);
+  entry.game = [](const OptionValues& values, std::uint64_t seed) {
+    const auto options = read_options<G>(values);
+    return with_type<G>(options, [&](auto type) -> std::unique_ptr<AnyGame> {
+      return std::make_unique<OneGame<typename decltype(type)::type>>(options, seed);
+    });
   };
   return entry;
 }
-
-// A list of games as a type.
-template <Game... Games>
-struct GameList {};
 
 template <Game... Games>
 std::map<std::string, GameEntry> make_registry(GameList<Games...>) {

@@ -140,7 +140,7 @@ struct Tables {
   std::string refusal(std::size_t row, const G& game, std::int32_t action) const {
     std::string what = "row " + std::to_string(row) + " (" + G::kName + ", seat " + std::to_string(game.seat()) +
                        ", role " + G::kRoles[game.role()] + "): action " + std::to_string(action);
-    if (action >= 0 && action < G::kActions) what += " (" + game.action_text(options, action) + ")";
+    if (action >= 0 && action < actions_of<G>(options)) what += " (" + game.action_text(options, action) + ")";
     return what + " is not legal; no game was changed";
   }
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../core/registry.hpp"
+#include "generals.hpp"
 #include "kuhn.hpp"
 #include "leduc.hpp"
 #include "liars_dice.hpp"
@@ -10,6 +11,7 @@
 namespace playmill {
 
 using AllGames = GameList<  //
+    Generals,               //
     Kuhn,                   //
     Leduc,                  //
     LiarsDice,              //

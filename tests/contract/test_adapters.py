@@ -185,7 +185,7 @@ def test_a_vector_env_equals_single_envs_of_the_same_seeds(game, seat):
     firsts = [env.reset(seed=100 + i) for i, env in enumerate(singles)]
     live = np.ones(n, bool)
     state = {i: (o, inf["action_mask"]) for i, (o, inf) in enumerate(firsts)}
-    for _ in range(400):
+    for _ in range(1100):
         assert seen in batch.observation_space
         for i in np.flatnonzero(live):
             np.testing.assert_array_equal(seen[i], state[i][0])

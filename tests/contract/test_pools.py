@@ -16,6 +16,8 @@ def make(request):
     kind = NativePool if request.param == "cpu" else HostPool
 
     def made(game, games=16, options=None, **more):
+        if kind is HostPool and game == "generals":
+            pytest.skip("Generals is not played on the card yet")
         return kind(game, games, options=options or {}, **more)
 
     return made
@@ -281,7 +283,7 @@ def test_statistics_count_each_driver_by_itself(make, game):
     pool.clear_stats()
     ended = 0
     totals = np.zeros(pool.spec.seats)
-    for _ in range(400):
+    for _ in range(1100):
         outcome = play(pool)
         ended += int(outcome[-1].sum())
         totals += outcome[-2].sum(axis=0)

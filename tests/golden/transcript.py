@@ -12,6 +12,18 @@ FOLDER = Path(__file__).parent
 
 GAMES: dict[str, tuple[str, dict[str, OptionValue], int, tuple[str, ...]]] = {
     # file: game, options, seed, bots in seat order (repeated round the table)
+    "generals_2_players": (
+        "generals",
+        {"width": 6, "height": 6, "max_ticks": 300},
+        58,
+        ("hunter", "expander"),
+    ),
+    "generals_4_players_building": (
+        "generals",
+        {"preset": "competition", "width": 9, "height": 9, "players": 4, "max_ticks": 90, "start_army": 60},
+        8,
+        ("hunter", "random", "defender", "random"),
+    ),
     "kuhn": ("kuhn", {}, 1, ("random",)),
     "leduc": ("leduc", {}, 2, ("random", "tight")),
     "liars_dice": ("liars_dice", {}, 3, ("random", "honest")),
@@ -38,13 +50,14 @@ GAMES: dict[str, tuple[str, dict[str, OptionValue], int, tuple[str, ...]]] = {
 
 
 def transcript(name: str) -> str:
-    """The game move by move; the table as each seat sees it whenever the round has moved on."""
+    """The game move by move; the table as each seat sees it whenever the round has moved on. A board is shown
+    whole before every tick."""
     game_name, options, seed, bots = GAMES[name]
     game = Game(game_name, options, seed)
     spec = registry.spec(game_name, options)
     lines = [f"{spec.title}, seed {seed}, options {options}, bots {', '.join(bots)}"]
     totals = [0.0] * spec.seats
-    previous = ""
+    previous = shown = ""
     while not game.over:
         seat, role = game.seat, game.role
         if role != previous and role in ("bid", "bet"):
@@ -52,9 +65,14 @@ def transcript(name: str) -> str:
                 lines.append(f"-- as seat {viewer} sees it")
                 lines.append(plain(game.table_text(viewer)))
         previous = role
-        legal = ", ".join(plain(game.action_text(a)) for a in game.legal())
+        board = plain(game.table_text(-1)) if role == "move" else ""
+        if board != shown:
+            lines.append(board)
+            shown = board
+        legal = game.legal()
+        listed = f"{len(legal)} legal" if board else ", ".join(plain(game.action_text(a)) for a in legal)
         action = game.bot(bots[seat % len(bots)])
-        lines.append(f"seat {seat} {role}: {plain(game.action_text(action))}   [{legal}]")
+        lines.append(f"seat {seat} {role}: {plain(game.action_text(action))}   [{listed}]")
         rewards = game.act(action)
         if rewards.any():
             totals = [t + float(r) for t, r in zip(totals, rewards, strict=True)]

@@ -1,0 +1,474 @@
+// Generals: armies on a board of squares in fog; who takes the other's general wins. Rules, presets and the
+// observation: docs/games/generals.md.
+#pragma once
+
+#include "generals_facts.hpp"
+
+namespace playmill {
+
+// A board of at most kSide by kSide with at most kPlayers.
+template <int kSide, int kPlayers>
+class GeneralsBoard : public GeneralsFacts {
+ public:
+  static constexpr int kSquares = kSide * kSide;
+  static constexpr int kActions = kSquares * 9 + 1;
+  static constexpr int kMostArmy = 65535;
+  using Legal = BitSet<kActions>;
+  using Plane = BitSet<plane_bits(kSquares)>;
+
+  static bool fits(const Options& o) { return o.width <= kSide && o.height <= kSide && o.players <= kPlayers; }
+
+  PM_FN void reset(const Options& o, std::uint64_t seed) {
+    *this = GeneralsBoard();
+    alive_ = static_cast<std::uint8_t>((1u << o.players) - 1);
+    make_map(o, seed);
+    for (int s = 0; s < o.players; ++s) {
+      for (int i = 0; i < squares(o); ++i) memory_[s].age[i] = 255;
+      total_[s] = static_cast<std::uint32_t>(o.start_army);
+      land_[s] = 1;
+    }
+    for (int s = 0; s < o.players; ++s) look_around(o, s);
+  }
+
+  PM_FN bool over() const { return over_; }
+  PM_FN int seat() const { return seat_; }
+  PM_FN int role() const { return 0; }
+
+  PM_FN void legal(const Options& o, Legal& out) const { legal_row(o, reinterpret_cast<std::uint8_t*>(out.word)); }
+
+  // The same as a row of bytes, whole words: a byte a square, then the pass, then builds.
+  PM_FN void legal_row(const Options& o, std::uint8_t* out) const {
+    const int n = squares(o);
+    move_bytes(army_, owner_[seat_].word, mountain_.word, o.width, o.edges, n, Plane::kWords, out);
+    const int bytes = (actions(o) + 63) / 64 * 8;
+    for (int i = n; i < bytes; ++i) out[i] = 0;
+    out[n] = 1;
+    if (o.build != kYes) return;
+    each_square(owner_[seat_], [&](int square) {
+      const int action = pass(o) + 1 + square;
+      if (can_build(o, seat_, square))
+        out[action >> 3] = static_cast<std::uint8_t>(out[action >> 3] | 1u << (action & 7));
+    });
+  }
+
+  // Whether one action is legal: as legal() has it.
+  PM_FN bool allows(const Options& o, int action) const {
+    if (action < 0 || action >= actions(o)) return false;
+    if (action == pass(o)) return true;
+    if (const int site = action - pass(o) - 1; site >= 0) return owner_[seat_].has(site) && can_build(o, seat_, site);
+    const int from = action / 8, to = neighbour(o, from, action % 4);
+    return to >= 0 && owner_[seat_].has(from) && army_[from] > 1 && !mountain_.has(to);
+  }
+
+  PM_FN void observe(const Options& o, int seat, std::uint8_t* out) const {
+    const Memory& mine = memory_[seat];
+    const int bytes = (squares(o) + 7) / 8;
+    // Whole planes are written where there is room: what follows overwrites what lies beyond the last square.
+    const bool roomy = squares(o) >= 64;
+    const auto put = [&](const Plane& plane) {
+      if (roomy) {
+        memcpy(out, plane.word, sizeof plane.word);
+      } else {
+        memcpy(out, plane.word, static_cast<std::size_t>(bytes));
+      }
+      out += bytes;
+    };
+    put(mine.sight);
+    put(mine.explored);
+    put(owner_[seat]);
+    for (int k = 0; k + 1 < o.players; ++k) put(mine.others[k]);
+    put(mine.city);
+    Plane generals, obstacles;
+    for (int s = 0; s < o.players; ++s)
+      if (knows_general(seat, s)) generals.add(general_[s]);
+    put(generals);
+    put(mountain_ & mine.explored);
+    if (o.fog_obstacles == kYes) obstacles = (mountain_ | city_) - mine.explored;
+    put(obstacles);
+    memcpy(out, mine.army, static_cast<std::size_t>(2 * squares(o)));
+    memcpy(out + 2 * squares(o), mine.age, static_cast<std::size_t>(squares(o)));
+    Writer write(out + 3 * squares(o));
+    write.u16(tick_);
+    write.u8(until(o.city_period));
+    write.u8(until(o.land_period));
+    unsigned alive = 0;
+    for (int k = 0; k < o.players; ++k) {
+      const int s = after(o, seat, k);
+      write.u16(land_[s]);
+      alive |= static_cast<unsigned>(alive_ >> s & 1) << k;
+    }
+    for (int k = 0; k < o.players; ++k) {
+      const std::uint32_t all = total_[after(o, seat, k)];
+      write.u16(all < kMostArmy ? all : kMostArmy);
+    }
+    write.u8(static_cast<int>(alive));
+    write.u8(before(o, seat));
+  }
+
+  PM_FN void apply(const Options& o, int action, Report& report) {
+    answer_[seat_] = static_cast<std::uint16_t>(action);
+    const unsigned later = alive_ >> seat_ >> 1;
+    if (later != 0) {
+      seat_ = static_cast<std::uint8_t>(seat_ + 1 + lowest_bit(later));
+    } else {
+      play_tick(o, report);
+    }
+  }
+
+  PM_FN int bot(const Options& o, int kind, Random& random) const;
+
+  std::string action_text(const Options& o, int action) const;
+  std::string table_text(const Options& o, int seat) const;
+
+ private:
+  static constexpr int kNobody = -1;
+  static constexpr int kCityFull = 40;  // cities without an owner grow back to it
+
+  // What an attentive player remembers; planes as in the observation.
+  struct Memory {
+    Plane sight;  // what is seen now
+    Plane explored;
+    Plane others[kPlayers - 1];  // from the next seat on
+    Plane city;
+    std::uint16_t army[kSquares];
+    std::uint8_t age[kSquares];
+  };
+
+  struct Move {
+    int seat, from, to;
+    bool half;
+    int marching;  // counted before any move
+  };
+
+  // ---- Where things are ----
+
+  PM_FN static int pass(const Options& o) { return 8 * squares(o); }
+  // The next square in a direction, or -1 beyond the edge.
+  PM_FN static int neighbour(const Options& o, int square, int direction) {
+    const auto at = [square](const std::uint64_t* edge) { return edge[square >> 6] >> (square & 63) & 1; };
+    switch (direction) {
+      case kUp: return at(o.edges.top) ? -1 : square - o.width;
+      case kDown: return at(o.edges.bottom) ? -1 : square + o.width;
+      case kLeft: return at(o.edges.first) ? -1 : square - 1;
+      default: return at(o.edges.last) ? -1 : square + 1;
+    }
+  }
+  PM_FN static int steps_between(const Options& o, int a, int b) {
+    const int dx = a % o.width - b % o.width, dy = a / o.width - b / o.width;
+    return (dx < 0 ? -dx : dx) + (dy < 0 ? -dy : dy);
+  }
+  PM_FN bool lives(int seat) const { return alive_ >> seat & 1; }
+  // The k-th seat after `seat`.
+  PM_FN static int after(const Options& o, int seat, int k) {
+    const int s = seat + k;
+    return s < o.players ? s : s - o.players;
+  }
+  PM_FN int owner_of(const Options& o, int square) const {
+    for (int s = 0; s < o.players; ++s)
+      if (owner_[s].has(square)) return s;
+    return kNobody;
+  }
+  PM_FN bool knows_general(int seat, int other) const {
+    return lives(other) && (seat == other || (met_[seat] >> other & 1));
+  }
+  PM_FN int until(int period) const {
+    const unsigned left = static_cast<unsigned>(period) - tick_ % static_cast<unsigned>(period);
+    return static_cast<int>(left < 255 ? left : 255);
+  }
+  // On reversed ticks the higher seats go first.
+  PM_FN bool reversed(const Options& o) const { return o.order == kAlternating && tick_ % 2 == 1; }
+  PM_FN int before(const Options& o, int seat) const {
+    int ahead = 0;
+    for (int s = 0; s < o.players; ++s) ahead += lives(s) && (reversed(o) ? s > seat : s < seat);
+    return ahead;
+  }
+
+  // ---- A tick ----
+
+  PM_FN void play_tick(const Options& o, Report& report) {
+    Move moves[kPlayers];
+    int count = 0;
+    for (int s = 0; s < o.players; ++s) {
+      if (!lives(s) || answer_[s] == pass(o)) continue;
+      if (answer_[s] > pass(o)) {
+        found_city(o, s, answer_[s] - pass(o) - 1);
+        continue;
+      }
+      Move& move = moves[count++];
+      move.seat = s;
+      move.from = answer_[s] / 8;
+      move.to = neighbour(o, move.from, answer_[s] % 4);
+      move.half = answer_[s] % 8 >= 4;
+    }
+    for (int i = 0; i < count; ++i) {
+      const int army = army_[moves[i].from];
+      moves[i].marching = moves[i].half ? army / 2 : army - 1;
+    }
+    make_moves(o, moves, count, report);
+    ++tick_;
+    grow(o);
+    const bool decided = (alive_ & (alive_ - 1)) == 0;
+    over_ = decided || tick_ >= o.max_ticks;
+    if (decided) report.reward[lowest_bit(alive_)] += 1.0f;
+    for (int s = 0; s < o.players; ++s) look_around(o, s);
+    if (o.shaping > 0) pay_gains(o, report);
+    if (over_) count_stats(o, decided, report);
+    seat_ = static_cast<std::uint8_t>(lowest_bit(alive_));
+  }
+
+  PM_FN void make_moves(const Options& o, Move* moves, int count, Report& report) {
+    if (o.order == kPriority) {
+      make_by_priority(o, moves, count, report);
+      return;
+    }
+    if (o.order == kSmaller) {  // stable: the lower seat of equals goes first
+      for (int i = 1; i < count; ++i)
+        for (int k = i; k > 0 && moves[k].marching < moves[k - 1].marching; --k) swap(moves[k], moves[k - 1]);
+    }
+    const bool backwards = reversed(o);
+    for (int i = 0; i < count; ++i) make_move(o, moves[backwards ? count - 1 - i : i], report);
+  }
+
+  PM_FN static void swap(Move& a, Move& b) {
+    const Move kept = a;
+    a = b;
+    b = kept;
+  }
+
+  // Everything is judged by the board before the first move.
+  PM_FN void make_by_priority(const Options& o, Move* moves, int count, Report& report) {
+    int rank[kPlayers] = {};
+    for (int i = 0; i < count; ++i) {
+      const Move& move = moves[i];
+      int kind = 1;
+      if (owner_[move.seat].has(move.to)) kind = 0;
+      for (int s = 0; kind == 1 && s < o.players; ++s)
+        if (s != move.seat && lives(s) && general_[s] == move.to) kind = 2;
+      rank[i] = kind * (kMostArmy + 1) + kMostArmy - army_[move.from];
+    }
+    for (int i = 1; i < count; ++i)
+      for (int k = i; k > 0 && rank[k] < rank[k - 1]; --k) {
+        swap(moves[k], moves[k - 1]);
+        const int kept = rank[k];
+        rank[k] = rank[k - 1];
+        rank[k - 1] = kept;
+      }
+    for (unsigned left = (1u << count) - 1; left != 0;) {
+      int next = lowest_bit(left);
+      for (unsigned rest = left; rest != 0; rest &= rest - 1)
+        if (const int i = lowest_bit(rest); !held_up(moves, count, left, i)) {
+          next = i;
+          break;
+        }
+      left &= ~(1u << next);
+      make_move(o, moves[next], report);
+    }
+  }
+
+  // Whether another remaining move goes to the square this one leaves, other than to change places.
+  PM_FN static bool held_up(const Move* moves, int count, unsigned left, int mine) {
+    for (int i = 0; i < count; ++i)
+      if (i != mine && (left >> i & 1) && moves[i].to == moves[mine].from && moves[i].from != moves[mine].to)
+        return true;
+    return false;
+  }
+
+  PM_FN void make_move(const Options& o, const Move& move, Report& report) {
+    const int army = army_[move.from];
+    if (!owner_[move.seat].has(move.from) || army < 2) return;
+    int marching = move.half ? army / 2 : army - 1;
+    if (o.order == kSmaller) marching = move.marching < army - 1 ? move.marching : army - 1;
+    army_[move.from] = static_cast<std::uint16_t>(army - marching);
+    const int there = army_[move.to];
+    if (owner_[move.seat].has(move.to)) {
+      const int all = there + marching;
+      const int kept = all < kMostArmy ? all : kMostArmy;
+      army_[move.to] = static_cast<std::uint16_t>(kept);
+      total_[move.seat] -= static_cast<std::uint32_t>(all - kept);
+      return;
+    }
+    const int owner = owner_of(o, move.to);
+    const int fallen = marching < there ? marching : there;
+    total_[move.seat] -= static_cast<std::uint32_t>(fallen);
+    if (owner != kNobody) total_[owner] -= static_cast<std::uint32_t>(fallen);
+    if (marching <= there) {
+      army_[move.to] = static_cast<std::uint16_t>(there - marching);
+      return;
+    }
+    army_[move.to] = static_cast<std::uint16_t>(marching - there);
+    owner_[move.seat].add(move.to);
+    ++land_[move.seat];
+    if (owner == kNobody) return;
+    owner_[owner].remove(move.to);
+    --land_[owner];
+    if (general_[owner] == move.to) fall(o, owner, move.seat, report);
+  }
+
+  // `seat` is out, and what it had is `captor`'s.
+  PM_FN void fall(const Options& o, int seat, int captor, Report& report) {
+    const int square = general_[seat];
+    alive_ = static_cast<std::uint8_t>(alive_ & ~(1u << seat));
+    report.reward[seat] -= 1.0f;
+    city_.add(square);
+    if (o.capture_share == kHalf)
+      each_square(owner_[seat], [&](int held) {
+        total_[seat] -= army_[held] / 2u;
+        army_[held] = static_cast<std::uint16_t>((army_[held] + 1) / 2);
+      });
+    owner_[captor] = owner_[captor] | owner_[seat];
+    owner_[seat].clear();
+    total_[captor] += total_[seat];
+    total_[seat] = 0;
+    land_[captor] = static_cast<std::uint16_t>(land_[captor] + land_[seat]);
+    land_[seat] = 0;
+    for (int s = 0; s < o.players; ++s) {
+      if (s == seat || (met_[s] >> seat & 1)) memory_[s].city.add(square);
+      met_[s] = static_cast<std::uint8_t>(met_[s] & ~(1u << seat));
+      if (s != seat) memory_[s].others[(seat - s + o.players) % o.players - 1].clear();
+    }
+  }
+
+  PM_FN void grow_square(int square, int seat) {
+    if (army_[square] == kMostArmy) return;
+    ++army_[square];
+    if (seat != kNobody) ++total_[seat];
+  }
+
+  PM_FN void grow(const Options& o) {
+    const bool cities = tick_ % static_cast<unsigned>(o.city_period) == 0;
+    const bool land = tick_ % static_cast<unsigned>(o.land_period) == 0;
+    if (!cities && !land) return;
+    Plane built = city_, free = city_;
+    for (int s = 0; s < o.players; ++s)
+      if (lives(s)) built.add(general_[s]);
+    for (int s = 0; s < o.players; ++s) {
+      const auto more = [this, s](int square) { grow_square(square, s); };
+      if (cities) each_square(owner_[s] & built, more);
+      if (land) each_square(o.land_growth == kAll ? owner_[s] : owner_[s] - built, more);
+      free = free - owner_[s];
+    }
+    if (cities && o.regrowth == kYes)
+      each_square(free, [this](int square) {
+        if (army_[square] < kCityFull) ++army_[square];
+      });
+  }
+
+  PM_FN void look_around(const Options& o, int seat) {
+    Memory& mine = memory_[seat];
+    const Plane sight = widened(owner_[seat], o.width, o.edges);
+    mine.sight = sight;
+    mine.explored = mine.explored | sight;
+    mine.city = (mine.city - sight) | (city_ & sight);
+    for (int k = 0; k + 1 < o.players; ++k)
+      mine.others[k] = (mine.others[k] - sight) | (owner_[after(o, seat, 1 + k)] & sight);
+    for (int s = 0; s < o.players; ++s)
+      if (s != seat && lives(s) && sight.has(general_[s])) met_[seat] = static_cast<std::uint8_t>(met_[seat] | 1u << s);
+    remember_squares(army_, sight.word, squares(o), mine.army, mine.age);
+  }
+
+  // ---- Building ----
+
+  PM_FN bool can_build(const Options& o, int seat, int square) const {
+    if (city_.has(square) || square == general_[seat]) return false;
+    return army_[square] >= cost(o, seat, square);
+  }
+  PM_FN int cost(const Options& o, int seat, int square) const {
+    int cost = 35;
+    const auto near = [&](int other) {
+      const int more = 14 - 2 * steps_between(o, square, other);
+      cost += more > 0 ? more : 0;
+    };
+    near(general_[seat]);
+    each_square(owner_[seat] & city_, near);
+    return cost;
+  }
+  PM_FN void found_city(const Options& o, int seat, int square) {
+    const int paid = cost(o, seat, square);
+    army_[square] = static_cast<std::uint16_t>(army_[square] - paid);
+    total_[seat] -= static_cast<std::uint32_t>(paid);
+    city_.add(square);
+  }
+
+  // ---- Rewards ----
+
+  // How far ahead a seat is, from -1 to 1; 0 for whoever is out, and for all at the end.
+  PM_FN float potential(const Options& o, int seat) const {
+    if (over_ || !lives(seat)) return 0.0f;
+    float armies = 0, squares = 0;
+    for (int s = 0; s < o.players; ++s) {
+      if (s == seat || !lives(s)) continue;
+      armies += static_cast<float>(total_[s]);
+      squares += static_cast<float>(land_[s]);
+    }
+    const auto lead = [](float own, float others) { return own + others > 0 ? (own - others) / (own + others) : 0.0f; };
+    return 0.5f * lead(static_cast<float>(total_[seat]), armies) +
+           0.5f * lead(static_cast<float>(land_[seat]), squares);
+  }
+
+  PM_FN void pay_gains(const Options& o, Report& report) {
+    const float weight = static_cast<float>(o.shaping) * 0.01f;
+    for (int s = 0; s < o.players; ++s) {
+      const float now = potential(o, s);
+      report.reward[s] += weight * (now - paid_[s]);
+      paid_[s] = now;
+    }
+  }
+
+  PM_FN void count_stats(const Options& o, bool decided, Report& report) const {
+    for (int s = 0; s < o.players; ++s) {
+      const bool won = decided && lives(s), drew = !decided && lives(s);
+      report.count(kScore, s, won ? 1.0f : drew ? 0.0f : -1.0f);
+      report.count(kWin, s, won ? 1.0f : 0.0f);
+      report.count(kDraw, s, drew ? 1.0f : 0.0f);
+      report.count(kTurns, s, tick_);
+      report.count(kLand, s, static_cast<float>(land_[s]));
+      report.count(kArmies, s, static_cast<float>(total_[s]));
+    }
+  }
+
+  // ---- Maps: generals_map.hpp ----
+
+  PM_FN void make_map(const Options& o, std::uint64_t seed);
+  PM_FN Plane ground(const Options& o) const;
+  PM_FN static int any_of(const Plane& plane, Random& random);
+  PM_FN void draw_terrain(const Options& o, Random& random);
+  PM_FN bool place_generals(const Options& o, Random& random, int distance, bool fair);
+  PM_FN void place_cities(const Options& o, Random& random);
+
+  // ---- Bots: generals_bots.hpp ----
+
+  struct Scout;
+
+  std::uint16_t army_[kSquares] = {};
+  Plane owner_[kPlayers], mountain_, city_;
+  Memory memory_[kPlayers] = {};
+  std::uint32_t total_[kPlayers] = {};  // armies in all
+  float paid_[kPlayers] = {};           // potential paid for so far
+  std::uint16_t land_[kPlayers] = {};   // squares in all
+  std::uint16_t answer_[kPlayers] = {};
+  std::uint16_t general_[kPlayers] = {};  // its square; stays where it was when its seat is out
+  std::uint16_t tick_ = 0;                // played so far
+  std::uint8_t met_[kPlayers] = {};       // bits of seats whose general was seen
+  std::uint8_t alive_ = 0;                // bits of seats
+  std::uint8_t seat_ = 0;
+  bool over_ = false;
+};
+
+}  // namespace playmill
+
+#include "generals_bots.hpp"
+#include "generals_map.hpp"
+#include "generals_text.hpp"
+
+namespace playmill {
+
+// The game by its name: a board no larger than the options ask for.
+class Generals : public GeneralsBoard<kMaxSide, kMaxSeats> {
+ public:
+  using Sizes = GameList<GeneralsBoard<12, 2>, GeneralsBoard<20, 2>, GeneralsBoard<32, 2>, GeneralsBoard<12, 8>,
+                         GeneralsBoard<20, 8>, GeneralsBoard<32, 8>>;
+};
+
+static_assert(Game<GeneralsBoard<20, 2>>);
+
+}  // namespace playmill

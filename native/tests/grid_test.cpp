@@ -1,0 +1,134 @@
+// Whole boards at a time are what one square at a time would be, and a board's own word on what is legal holds.
+#include "core/grid.hpp"
+
+#include <random>
+
+#include "check.hpp"
+#include "games/all_games.hpp"
+
+using namespace playmill;
+
+namespace {
+
+std::mt19937_64 source(7);
+
+struct Board {
+  int width, height, squares, words;
+  Edges edges;
+  std::uint64_t own[Edges::kWords] = {}, closed[Edges::kWords] = {};
+  std::vector<std::uint16_t> army;
+
+  Board(int w, int h) : width(w), height(h), squares(w * h), words(plane_bits(w * h) / 64), edges(w, h) {
+    army.resize(static_cast<std::size_t>(squares));
+    for (int i = 0; i < words; ++i) {
+      own[i] = source() & source() & edges.all[i];
+      closed[i] = source() & source() & ~own[i] & edges.all[i];
+    }
+    for (auto& a : army) a = static_cast<std::uint16_t>(source() % 3 == 0 ? source() : source() % 3);
+  }
+  bool has(const std::uint64_t* plane, int x, int y) const {
+    if (x < 0 || y < 0 || x >= width || y >= height) return false;
+    const int i = y * width + x;
+    return plane[i >> 6] >> (i & 63) & 1;
+  }
+};
+
+void widening(const Board& b) {
+  std::uint64_t out[Edges::kWords] = {}, plain[Edges::kWords] = {};
+  widen_squares(b.own, b.width, b.edges, b.words, out);
+  widen_plain(b.own, b.width, b.edges, b.words, plain);
+  for (int y = 0; y < b.height; ++y)
+    for (int x = 0; x < b.width; ++x) {
+      bool near = false;
+      for (int k = 0; k < 9; ++k) near |= b.has(b.own, x + k % 3 - 1, y + k / 3 - 1);
+      CHECK(b.has(out, x, y) == near);
+      CHECK(b.has(plain, x, y) == near);
+    }
+  for (int i = 0; i < b.words; ++i) CHECK((out[i] & ~b.edges.all[i]) == 0);
+}
+
+void moving(const Board& b) {
+  constexpr int kAway[4][2] = {{0, -1}, {0, 1}, {-1, 0}, {1, 0}};
+  const auto n = static_cast<std::size_t>(b.squares);
+  std::vector<std::uint8_t> out(n + 8, 0xAB), plain(n + 8, 0xAB);
+  move_bytes(b.army.data(), b.own, b.closed, b.width, b.edges, b.squares, b.words, out.data());
+  move_bytes_plain(b.army.data(), b.own, b.closed, b.width, b.edges, b.squares, b.words, plain.data());
+  for (int y = 0; y < b.height; ++y)
+    for (int x = 0; x < b.width; ++x) {
+      const auto i = static_cast<std::size_t>(y * b.width + x);
+      unsigned byte = 0;
+      for (int d = 0; d < 4; ++d) {
+        const int tx = x + kAway[d][0], ty = y + kAway[d][1];
+        const bool on = tx >= 0 && ty >= 0 && tx < b.width && ty < b.height;
+        if (b.has(b.own, x, y) && b.army[i] > 1 && on && !b.has(b.closed, tx, ty)) byte |= 17u << d;
+      }
+      CHECK(out[i] == byte);
+      CHECK(plain[i] == byte);
+    }
+  for (std::size_t i = n; i < out.size(); ++i) CHECK(out[i] == 0xAB);  // nothing beyond the board is touched
+}
+
+void remembering(const Board& b) {
+  const auto n = static_cast<std::size_t>(b.squares);
+  std::vector<std::uint16_t> last(n + 4, 77);
+  std::vector<std::uint8_t> age(n + 4);
+  for (auto& a : age) a = static_cast<std::uint8_t>(source() % 4 == 0 ? 255 : source());
+  const auto before = age;
+  auto last_plain = last;
+  auto age_plain = age;
+  remember_squares(b.army.data(), b.own, b.squares, last.data(), age.data());
+  remember_plain(b.army.data(), b.own, b.squares, last_plain.data(), age_plain.data());
+  CHECK(last == last_plain);
+  CHECK(age == age_plain);
+  for (std::size_t i = 0; i < n; ++i) {
+    const bool seen = b.own[i >> 6] >> (i & 63) & 1;
+    CHECK(last[i] == (seen ? b.army[i] : 77));
+    CHECK(age[i] == (seen ? 0 : before[i] == 255 ? 255 : before[i] + 1));
+  }
+  for (std::size_t i = n; i < age.size(); ++i) CHECK(age[i] == before[i] && last[i] == 77);
+}
+
+// Every action is allowed exactly when it is among the legal ones, in every size a board comes in.
+void telling() {
+  for (const auto& [side, players, preset] : {std::tuple{5, 2, 2}, {12, 2, 1}, {17, 3, 0}, {20, 2, 2}, {25, 8, 2}}) {
+    const OptionValues values = {
+        {"width", side}, {"height", side - 1}, {"players", players}, {"preset", preset}, {"start_army", 60}};
+    const auto options = read_options<Generals>(values);
+    with_type<Generals>(options, [&](auto type) {
+      using G = typename decltype(type)::type;
+      G game;
+      game.reset(options, 3);
+      Random random(1, 2);
+      for (int turn = 0; turn < 400 && !game.over(); ++turn) {
+        BitSet<G::kActions> legal;
+        game.legal(options, legal);
+        int wrong = 0;
+        for (int a = -3; a < G::actions(options) + 3; ++a)
+          wrong += game.allows(options, a) != (a >= 0 && a < G::actions(options) && legal.has(a));
+        CHECK(wrong == 0);
+        for (int a = G::actions(options); a < G::kActions; ++a) wrong += legal.has(a);
+        CHECK(wrong == 0);
+        const int kind = turn % 4;
+        const int action = kind == 0 ? random_action(legal, random) : game.bot(options, kind, random);
+        CHECK(legal.has(action));
+        Report report;
+        game.apply(options, action, report);
+      }
+      return 0;
+    });
+  }
+}
+
+}  // namespace
+
+int main() {
+  for (int width = 4; width <= kMaxSide; ++width)
+    for (const int height : {4, 7, 16, 19, 32}) {
+      const Board board(width, height);
+      widening(board);
+      moving(board);
+      remembering(board);
+    }
+  telling();
+  return 0;
+}
