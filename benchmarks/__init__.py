@@ -14,7 +14,17 @@ from typing import Any
 from benchmarks.bars import Result
 from playmill.pools.lanes import cuda_lane
 
-NAMES = ("pool", "train", "learn-tiny", "learn-skull-king", "resume", "gpu", "gpu-strength", "signature")
+NAMES = (
+    "pool",
+    "generals",
+    "train",
+    "learn-tiny",
+    "learn-skull-king",
+    "resume",
+    "gpu",
+    "gpu-strength",
+    "signature",
+)
 
 RESULTS = Path(__file__).resolve().parent / "results"
 

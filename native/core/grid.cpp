@@ -117,11 +117,12 @@ PM_WIDE void widen_wide(const std::uint64_t* in, int width, const Edges& edges, 
   words == 8 ? widen_words<1>(in, width, edges, out) : widen_words<2>(in, width, edges, out);
 }
 
-PM_WIDE_INLINE __m512i move_block(__mmask64 from, const std::uint64_t (*walls)[16], int i) {
-  const auto way = [&](int d, int bits) __attribute__((target("avx512f,avx512bw,avx512vl"), always_inline)) {
-    return _mm512_maskz_set1_epi8(_kandn_mask64(_cvtu64_mask64(walls[d][i]), from), static_cast<char>(bits));
-  };
-  return _mm512_or_si512(_mm512_or_si512(way(0, 0x11), way(1, 0x22)), _mm512_or_si512(way(2, 0x44), way(3, 0x88)));
+PM_WIDE_INLINE __m512i move_block(__mmask64 from, const std::uint64_t (*walls)[16], int i, const __m512i* bits) {
+  __m512i byte = _mm512_maskz_mov_epi8(_kandn_mask64(_cvtu64_mask64(walls[0][i]), from), bits[0]);
+  for (int d = 1; d < 4; ++d)
+    byte = _mm512_or_si512(byte,
+                           _mm512_maskz_mov_epi8(_kandn_mask64(_cvtu64_mask64(walls[d][i]), from), bits[d]));
+  return byte;
 }
 
 template <int kVectors>
@@ -134,18 +135,20 @@ PM_WIDE_INLINE void move_words(const std::uint16_t* army, const std::uint64_t* o
   store(walls[2], either(up(blocked, 1), load<kVectors>(edges.first)));
   store(walls[3], either(down(blocked, 1), load<kVectors>(edges.last)));
   const __m512i one = _mm512_set1_epi16(1);
+  const __m512i bits[] = {_mm512_set1_epi8(0x11), _mm512_set1_epi8(0x22), _mm512_set1_epi8(0x44),
+                          _mm512_set1_epi8(static_cast<char>(0x88))};
   int i = 0;
   for (; i < squares / 64; ++i) {
     const __mmask32 low = _mm512_cmpgt_epu16_mask(_mm512_loadu_si512(army + 64 * i), one);
     const __mmask32 high = _mm512_cmpgt_epu16_mask(_mm512_loadu_si512(army + 64 * i + 32), one);
     const __mmask64 from = _kand_mask64(_mm512_kunpackd(high, low), _cvtu64_mask64(own[i]));
-    _mm512_storeu_si512(out + 64 * i, move_block(from, walls, i));
+    _mm512_storeu_si512(out + 64 * i, move_block(from, walls, i, bits));
   }
   if (squares % 64 == 0) return;
   const auto low = static_cast<__mmask32>(own[i]), high = static_cast<__mmask32>(own[i] >> 32);
   const __mmask32 first = _mm512_mask_cmpgt_epu16_mask(low, _mm512_maskz_loadu_epi16(low, army + 64 * i), one);
   const __mmask32 second = _mm512_mask_cmpgt_epu16_mask(high, _mm512_maskz_loadu_epi16(high, army + 64 * i + 32), one);
-  _mm512_mask_storeu_epi8(out + 64 * i, rest(squares), move_block(_mm512_kunpackd(second, first), walls, i));
+  _mm512_mask_storeu_epi8(out + 64 * i, rest(squares), move_block(_mm512_kunpackd(second, first), walls, i, bits));
 }
 PM_WIDE void move_bytes_wide(const std::uint16_t* army, const std::uint64_t* own, const std::uint64_t* closed,
                              int width, const Edges& edges, int squares, int words, std::uint8_t* out) {
