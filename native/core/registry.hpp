@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "hall.hpp"
 #include "pool.hpp"
 
 namespace playmill {
@@ -47,6 +48,7 @@ class AnyGame {
 struct GameEntry {
   GameFacts (*facts)(const OptionValues&);
   std::unique_ptr<AnyPool> (*pool)(const OptionValues&, std::size_t games, std::uint64_t seed, int threads);
+  std::unique_ptr<AnyHall> (*hall)(const OptionValues&, int threads);
   std::unique_ptr<AnyGame> (*game)(const OptionValues&, std::uint64_t seed);
 };
 
@@ -161,6 +163,9 @@ GameEntry make_entry() {
   entry.pool = [](const OptionValues& values, std::size_t games, std::uint64_t seed,
                   int threads) -> std::unique_ptr<AnyPool> {
     return std::make_unique<Pool<G>>(read_options<G>(values), games, seed, threads);
+  };
+  entry.hall = [](const OptionValues& values, int threads) -> std::unique_ptr<AnyHall> {
+    return std::make_unique<Hall<G>>(read_options<G>(values), threads);
   };
   entry.game = [](const OptionValues& values, std::uint64_t seed) -> std::unique_ptr<AnyGame> {
     return std::make_unique<OneGame<G>>(read_options<G>(values), seed);
