@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import importlib
+import inspect
 import json
 import os
 import platform
@@ -12,14 +13,25 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bars import Result
+from playmill.games import PlaymillError
 from playmill.pools.lanes import cuda_lane
 
-NAMES = ("pool", "train", "learn-tiny", "learn-skull-king", "resume", "gpu", "gpu-strength", "signature")
+NAMES = (
+    "pool",
+    "train",
+    "learn-tiny",
+    "learn-skull-king",
+    "resume",
+    "service",
+    "gpu",
+    "gpu-strength",
+    "signature",
+)
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
-def run(name: str, *, quiet: bool, quick: bool, save: bool) -> None:
+def run(name: str, *, quiet: bool, quick: bool, save: bool, settings: dict[str, float]) -> None:
     """Runs a benchmark and prints its result; progress goes to stderr unless `quiet`."""
 
     def say(text: str) -> None:
@@ -27,7 +39,10 @@ def run(name: str, *, quiet: bool, quick: bool, save: bool) -> None:
             print(text, file=sys.stderr, flush=True)
 
     module = importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
-    result: Result = module.measure(say, quick)
+    known = inspect.signature(module.measure).parameters
+    if settings and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
+        raise PlaymillError(f"the benchmark {name} has no settings")
+    result: Result = module.measure(say, quick, **settings)
     out: dict[str, Any] = {
         "bench": name,
         "hardware": hardware(),

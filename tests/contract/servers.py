@@ -1,4 +1,4 @@
-"""Servers of the batch game service in this process, one for each transport, and how a game is played on them."""
+"""Servers of the batch game service in this process, one a transport, and how a game is played on them."""
 
 import asyncio
 import threading

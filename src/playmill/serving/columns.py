@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, TypeVar
 
@@ -66,10 +66,10 @@ class Columns:
     schema: ClassVar[tuple[Column, ...]]
 
     def __iter__(self) -> Iterator[npt.NDArray[Any]]:
-        return (getattr(self, field.name) for field in fields(self))
+        return iter(self.__dict__.values())
 
     def __len__(self) -> int:
-        return len(next(iter(self)))
+        return len(self.__dict__[self.schema[0].name])
 
 
 @dataclass(frozen=True)

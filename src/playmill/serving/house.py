@@ -7,8 +7,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,9 +87,9 @@ class House:
     def states(self, number: int, seats: Seats, out: States | None = None) -> States:
         """What the seats may know, written into `out` if given."""
         hall = self.hall(number)
-        with self._asked(len(seats)):
-            found = hall.layout.empty(States, len(seats)) if out is None else out
-            hall.native.states(*seats, *found)
+        self._refuse_too_many(len(seats))
+        found = hall.layout.empty(States, len(seats)) if out is None else out
+        _native_call(hall.native.states, *seats, *found)
         return found
 
     # Changing
@@ -109,13 +108,14 @@ class House:
         again (16 bytes that nobody else can guess) is answered with the same games."""
         spec = self._spec(game, options)
         drivers = _drivers(spec, bots)
-        with self._asked(count), self._lock:
-            if count < 1:
-                raise ValueError(f"count must be at least 1, got {count}")
-            if seeds is not None and len(seeds) != count:
-                raise ValueError(f"{count} games need as many seeds, got {len(seeds)}")
-            if request and len(request) != REQUEST_BYTES:
-                raise ValueError(f"request must be {REQUEST_BYTES} random bytes, got {len(request)}")
+        self._refuse_too_many(count)
+        if count < 1:
+            raise _wrong(f"count must be at least 1, got {count}")
+        if seeds is not None and len(seeds) != count:
+            raise _wrong(f"{count} games need as many seeds, got {len(seeds)}")
+        if request and len(request) != REQUEST_BYTES:
+            raise _wrong(f"request must be {REQUEST_BYTES} random bytes, got {len(request)}")
+        with self._lock:
             if request in self._requests:
                 return self._again(request, spec, count)
             self._refuse_when_draining()
@@ -134,30 +134,27 @@ class House:
         """Answers turns; every turn of a game is answered once, however often it is sent."""
         hall = self.hall(number)
         self._refuse_when_draining()
-        with self._asked(len(moves)):
-            found = hall.layout.empty(Answers, len(moves)) if out is None else out
-            applied = hall.native.submit(*moves, self._now(), *found)
-        self._changed(applied)
+        self._refuse_too_many(len(moves))
+        found = hall.layout.empty(Answers, len(moves)) if out is None else out
+        self._changed(_native_call(hall.native.submit, *moves, self._now(), *found))
         return found
 
     def reset(self, number: int, resets: Resets) -> Answers:
         """Begins games anew at the turn named; turn numbers go on."""
         hall = self.hall(number)
         self._refuse_when_draining()
-        with self._asked(len(resets)):
-            found = hall.layout.empty(Answers, len(resets))
-            applied = hall.native.reset(*resets, self._now(), *found)
-        self._changed(applied)
+        self._refuse_too_many(len(resets))
+        found = hall.layout.empty(Answers, len(resets))
+        self._changed(_native_call(hall.native.reset, *resets, self._now(), *found))
         return found
 
     def delete(self, number: int, hosts: Hosts) -> Answers:
         """Closes games for good."""
         hall = self.hall(number)
         self._refuse_when_draining()
-        with self._asked(len(hosts)):
-            found = hall.layout.empty(Answers, len(hosts))
-            closed = hall.native.close(*hosts, found.standing)
-        self._changed(closed)
+        self._refuse_too_many(len(hosts))
+        found = hall.layout.empty(Answers, len(hosts))
+        self._changed(_native_call(hall.native.close, *hosts, found.standing))
         return found
 
     def sweep(self) -> int:
@@ -225,22 +222,16 @@ class House:
         if self.draining:
             raise ServiceError(Code.UNAVAILABLE, "the server is shutting down; its games are kept")
 
-    @contextmanager
-    def _asked(self, rows: int) -> Iterator[None]:
-        """Holds rows to the limit; what the native core finds wrong with them is the caller's mistake."""
+    def _refuse_too_many(self, rows: int) -> None:
         if rows > self.limits.rows:
             text = f"{rows:,} rows in one request; at most {self.limits.rows:,} are taken"
             raise ServiceError(Code.RESOURCE_EXHAUSTED, text)
-        try:
-            yield
-        except (ValueError, TypeError) as error:
-            raise ServiceError(Code.INVALID_ARGUMENT, str(error).splitlines()[0]) from None
 
     def _spec(self, game: str, options: Mapping[str, OptionValue] | None) -> GameSpec:
         try:
             return registry.spec(game, options)
         except PlaymillError as error:
-            raise ServiceError(Code.INVALID_ARGUMENT, str(error)) from None
+            raise _wrong(str(error)) from None
 
     def _hall_of(self, spec: GameSpec, *, limited: bool = True) -> Hall:
         options = {o.name: o.default for o in spec.option_specs} | spec.native_options
@@ -260,7 +251,8 @@ class House:
         keys = np.frombuffer(os.urandom(count * width), np.uint8).reshape(count, -1, KEY_BYTES)
         nonce, random_seeds = np.frombuffer(os.urandom(16 * count), np.uint64).reshape(2, count)
         game = np.zeros(count, np.uint64)
-        hall.native.open(nonce, random_seeds if seeds is None else seeds, keys, drivers, self._now(), game)
+        named = random_seeds if seeds is None else seeds
+        _native_call(hall.native.open, nonce, named, keys, drivers, self._now(), game)
         return Opened(hall, game, keys)
 
     def _remember(self, request: bytes, hall: Hall, games: U64) -> None:
@@ -271,20 +263,33 @@ class House:
     def _again(self, request: bytes, spec: GameSpec, count: int) -> Opened:
         hall, games = self._requests[request]
         if len(games) != count or hall.spec.name != spec.name:
-            raise ValueError("this request was made before, for other games")
+            raise _wrong("this request was made before, for other games")
         keys = np.zeros((count, hall.spec.seats + 1, KEY_BYTES), np.uint8)
         hall.native.keys(games, keys)
         return Opened(hall, games, keys)
 
 
+def _wrong(text: str) -> ServiceError:
+    return ServiceError(Code.INVALID_ARGUMENT, text)
+
+
+def _native_call(call: Callable[..., int], *arguments: object) -> int:
+    """What the native core finds wrong with arrays is the caller's mistake."""
+    try:
+        return call(*arguments)
+    except (ValueError, TypeError) as error:
+        raise _wrong(str(error).splitlines()[0]) from None
+
+
 def _drivers(spec: GameSpec, bots: Sequence[str]) -> U8:
     if bots and len(bots) != spec.seats:
-        text = f"{spec.name} has {spec.seats} seats here; name as many bots, empty for those of clients"
-        raise ServiceError(Code.INVALID_ARGUMENT, text)
+        raise _wrong(
+            f"{spec.name} has {spec.seats} seats here; name as many bots, empty for those of clients"
+        )
     if bots and all(bots):
-        raise ServiceError(Code.INVALID_ARGUMENT, "every seat is a bot's; leave at least one to a client")
+        raise _wrong("every seat is a bot's; leave at least one to a client")
     try:
         drivers = [FIRST_BOT + spec.bot(name) if name else 0 for name in bots]
     except PlaymillError as error:
-        raise ServiceError(Code.INVALID_ARGUMENT, str(error)) from None
+        raise _wrong(str(error)) from None
     return np.array(drivers or [0] * spec.seats, np.uint8)

@@ -15,8 +15,8 @@ import mmap
 import os
 import socket
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from playmill.games import PlaymillError
 from playmill.serving.columns import Answers, C, Columns, Layout, Moves, Seats, States
@@ -28,6 +28,7 @@ GREETING = struct.Struct("<8sIII")
 HEADER = struct.Struct("<QQIIIII")
 HEADER_BYTES = 64
 SLOTS = 8
+BELLS = tuple(bytes((slot,)) for slot in range(256))
 
 
 class Call(IntEnum):
@@ -44,8 +45,7 @@ KINDS: dict[int, tuple[type[Columns], type[Columns]]] = {
 }
 
 
-@dataclass
-class Header:
+class Header(NamedTuple):
     """The head of a slot."""
 
     seq: int = 0
@@ -72,8 +72,7 @@ class Ring:
         return Header(*HEADER.unpack_from(self.memory, slot * self.slot_bytes))
 
     def write(self, slot: int, head: Header) -> None:
-        values = (head.seq, head.ack, head.call, head.hall, head.rows, head.size, head.code)
-        HEADER.pack_into(self.memory, slot * self.slot_bytes, *values)
+        HEADER.pack_into(self.memory, slot * self.slot_bytes, *head)
 
     def payload(self, slot: int, size: int) -> memoryview:
         """The first `size` bytes after the header."""

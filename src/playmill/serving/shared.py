@@ -18,7 +18,7 @@ from playmill.serving.columns import Columns
 from playmill.serving.errors import Code, ServiceError
 from playmill.serving.house import House
 from playmill.serving.messages import METHODS
-from playmill.serving.ring import HEADER_BYTES, KINDS, SLOTS, Call, Header, Ring, greet, make_memory
+from playmill.serving.ring import BELLS, HEADER_BYTES, KINDS, SLOTS, Call, Header, Ring, greet, make_memory
 
 _LOG = logging.getLogger(__name__)
 _METHODS = tuple(METHODS.values())
@@ -124,58 +124,59 @@ class _Desk:
                     return
                 self._answer(slot)
                 # As many bytes as slots fit any socket: a full one is of a client that stopped reading.
-                self._connection.send(bytes((slot,)), socket.MSG_DONTWAIT)
+                self._connection.send(BELLS[slot], socket.MSG_DONTWAIT)
 
     def _answer(self, slot: int) -> None:
-        head = self._ring.read(slot)
-        reply = Header(head.seq, head.seq, head.call, head.hall, head.rows)
+        seq, _, call, hall, rows, size, _ = self._ring.read(slot)
+        code = 0
         try:
-            if head.call in KINDS:
-                self._in_place(slot, head)
+            if call in KINDS:
+                self._in_place(slot, call, hall, rows)
+                size = 0
             else:
-                reply.size = self._message(slot, head)
+                size = self._message(slot, call, size)
         except ServiceError as error:
-            self._refuse(slot, reply, error.code, str(error))
+            code, size = error.code, self._say(slot, str(error))
         except Exception:
             _LOG.exception("a request failed")
-            self._refuse(slot, reply, Code.INTERNAL, "the server failed on this request")
-        self._ring.write(slot, reply)
+            code, size = Code.INTERNAL, self._say(slot, "the server failed on this request")
+        self._ring.write(slot, Header(seq, seq, call, hall, rows, size, code))
 
-    def _refuse(self, slot: int, reply: Header, code: Code, text: str) -> None:
+    def _say(self, slot: int, text: str) -> int:
         said = text.encode()[: self._ring.room()]
         self._ring.payload(slot, len(said))[:] = said
-        reply.code, reply.size = code, len(said)
+        return len(said)
 
-    def _in_place(self, slot: int, head: Header) -> None:
-        self._house.meter.admit(self._peer, head.rows)
-        asked, out = self._columns(slot, head)
-        if head.call == Call.STATES:
-            self._house.states(head.hall, asked, out)
+    def _in_place(self, slot: int, call: int, hall: int, rows: int) -> None:
+        self._house.meter.admit(self._peer, rows)
+        asked, out = self._columns(slot, call, hall, rows)
+        if call == Call.STATES:
+            self._house.states(hall, asked, out)
         else:
-            self._house.submit(head.hall, asked, out)
+            self._house.submit(hall, asked, out)
 
-    def _columns(self, slot: int, head: Header) -> tuple[Any, Any]:
-        key = (slot, head.call, head.hall, head.rows)
+    def _columns(self, slot: int, call: int, hall: int, rows: int) -> tuple[Any, Any]:
+        key = (slot, call, hall, rows)
         found = self._views.get(key)
         if found is None:
-            layout = self._house.hall(head.hall).layout
+            layout = self._house.hall(hall).layout
             fits: tuple[Columns, Columns] | None = None
-            if head.rows <= self._house.limits.rows:
-                fits = self._ring.columns(slot, layout, *KINDS[head.call], head.rows)
+            if rows <= self._house.limits.rows:
+                fits = self._ring.columns(slot, layout, *KINDS[call], rows)
             if fits is None:
-                raise ServiceError(Code.RESOURCE_EXHAUSTED, f"{head.rows:,} rows do not fit one request")
+                raise ServiceError(Code.RESOURCE_EXHAUSTED, f"{rows:,} rows do not fit one request")
             if len(self._views) >= self.VIEWS:
                 self._views.clear()
             found = self._views[key] = fits
         return found
 
-    def _message(self, slot: int, head: Header) -> int:
-        number = head.call - Call.MESSAGE
-        if not 0 <= number < len(_METHODS) or head.size > self._ring.room():
+    def _message(self, slot: int, call: int, size: int) -> int:
+        number = call - Call.MESSAGE
+        if not 0 <= number < len(_METHODS) or size > self._ring.room():
             raise ServiceError(Code.INVALID_ARGUMENT, "no such call, or one longer than its slot")
         method = _METHODS[number]
         try:
-            request = method.request.FromString(bytes(self._ring.payload(slot, head.size)))
+            request = method.request.FromString(bytes(self._ring.payload(slot, size)))
         except DecodeError:
             raise ServiceError(Code.INVALID_ARGUMENT, "the message cannot be read") from None
         said = method.answer(self._house, request, self._peer).SerializeToString()

@@ -15,7 +15,7 @@ from playmill.serving.columns import U8, U64, Answers, C, Columns, Hosts, Moves,
 from playmill.serving.errors import Code, ServiceError
 from playmill.serving.messages import METHODS, create_request, pack, read_created, unpack
 from playmill.serving.proto import batch_pb2 as pb
-from playmill.serving.ring import KINDS, Call, Header, join
+from playmill.serving.ring import BELLS, KINDS, Call, Header, join
 
 _NUMBERS = {name: Call.MESSAGE + number for number, name in enumerate(METHODS)}
 
@@ -97,7 +97,7 @@ class SharedClient(Client):
 
     def _ring_for(self, slot: int) -> None:
         try:
-            self._socket.send(bytes((slot,)))
+            self._socket.send(BELLS[slot])
         except OSError:
             raise ServiceError(Code.UNAVAILABLE, "the server hung up") from None
 
