@@ -1,5 +1,6 @@
 """The column schema: shapes, places in memory, messages, and the hash that names it."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def test_views_do_not_overlap_and_lie_at_multiples_of_64(layout, kind, rows):
             begin = view.__array_interface__["data"][0] - np.frombuffer(memory, np.uint8).ctypes.data
             assert begin % 64 == 0
             spans.append((begin, begin + view.nbytes))
-    assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
     assert not spans or spans[-1][1] <= layout.end(kind, rows, 100)
 
 

@@ -76,7 +76,9 @@ def test_games_come_back_from_a_checkpoint_as_they_were(tmp_path, rng):
     keeper.stop()
     house, keeper, taken_up = kept(tmp_path / "kept")
     assert taken_up == 10
-    assert all(np.array_equal(a, b) for a, b in zip(seen(house, skull) + seen(house, leduc), before, strict=True))
+    assert all(
+        np.array_equal(a, b) for a, b in zip(seen(house, skull) + seen(house, leduc), before, strict=True)
+    )
     again = LocalClient(house).create("skull_king", 5, options={"players": 3}, request=b"r" * 16)
     assert np.array_equal(again.keys, skull.keys)
     assert step(LocalClient(house), skull, rng)

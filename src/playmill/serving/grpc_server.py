@@ -19,7 +19,7 @@ from grpc_reflection.v1alpha import reflection
 from playmill.games import PlaymillError
 from playmill.serving.errors import ServiceError
 from playmill.serving.house import House
-from playmill.serving.messages import METHODS, SERVICE, Method, pack, read_states, submit
+from playmill.serving.messages import METHODS, SERVICE, Method, pack, parse, read_states, submit
 from playmill.serving.proto import batch_pb2 as pb
 from playmill.serving.watching import Watcher, pick
 
@@ -86,19 +86,16 @@ class GrpcServer:
         handlers: dict[str, Any] = {
             name: grpc.unary_unary_rpc_method_handler(
                 self._unary(method),
-                request_deserializer=method.request.FromString,
                 response_serializer=method.reply.SerializeToString,
             )
             for name, method in METHODS.items()
         }
         handlers["StreamBatchStates"] = grpc.unary_stream_rpc_method_handler(
             self._stream,
-            request_deserializer=pb.StreamBatchStatesRequest.FromString,
             response_serializer=pb.BatchStates.SerializeToString,
         )
         handlers["StreamBatchActions"] = grpc.stream_stream_rpc_method_handler(
             self._play,
-            request_deserializer=pb.SubmitBatchActionsRequest.FromString,
             response_serializer=pb.BatchAnswers.SerializeToString,
         )
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
@@ -135,9 +132,11 @@ class GrpcServer:
         for name in ("", SERVICE):
             await self.health.set(name, status)
 
-    def _unary(self, method: Method) -> Callable[[Any, Any], Awaitable[Message]]:
-        async def answer(request: Any, context: Any) -> Message:
+    def _unary(self, method: Method) -> Callable[[bytes, Any], Awaitable[Message]]:
+        # Requests come as bytes: what cannot be parsed is refused in our words, not logged as a failure.
+        async def answer(data: bytes, context: Any) -> Message:
             try:
+                request = parse(method.request, data)
                 return method.answer(self._house, request, peer_of(context))
             except ServiceError as error:
                 await context.abort(_CODES[error.code], str(error))
@@ -148,8 +147,9 @@ class GrpcServer:
 
         return answer
 
-    async def _stream(self, request: Any, context: Any) -> None:
+    async def _stream(self, data: bytes, context: Any) -> None:
         async with self._running(context):
+            request = parse(pb.StreamBatchStatesRequest, data)
             layout, seats = read_states(self._house, request.seats, peer_of(context))
             watcher = Watcher(len(seats))
             while True:
@@ -165,8 +165,8 @@ class GrpcServer:
     async def _play(self, _requests: Any, context: Any) -> None:
         peer = peer_of(context)
         async with self._running(context):
-            while (request := await context.read()) is not grpc.aio.EOF:
-                reply = submit(self._house, request, peer)
+            while (data := await context.read()) is not grpc.aio.EOF:
+                reply = submit(self._house, parse(pb.SubmitBatchActionsRequest, data), peer)
                 await asyncio.wait_for(context.write(reply), PATIENCE)
 
     @asynccontextmanager
@@ -182,6 +182,8 @@ class GrpcServer:
         except ServiceError as error:
             await context.abort(_CODES[error.code], str(error))
         except TimeoutError:
+            # The status waits behind what was not read; until then the stream counts against the limit.
+            _LOG.warning("%s has read nothing for %g s and gets no more", peer_of(context), PATIENCE)
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"nothing was read for {PATIENCE:g} s")
         except asyncio.CancelledError:
             if self._stopping:

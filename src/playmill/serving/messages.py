@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from playmill.games import GameSpec
 from playmill.serving.columns import U8, U64, Answers, C, Columns, Hosts, Layout, Moves, Resets, Seats, States
@@ -28,6 +28,14 @@ class Method:
     reply: type[Message]
     answer: Callable[[House, Any, str], Message]
     """House, request and peer to the reply."""
+
+
+def parse(kind: type[Message], data: bytes) -> Any:
+    """The message in bytes that came from outside."""
+    try:
+        return kind.FromString(data)
+    except DecodeError:
+        raise ServiceError(Code.INVALID_ARGUMENT, "the message cannot be read") from None
 
 
 def pack(columns: Columns, into: type[Any], **more: Any) -> Any:

@@ -11,13 +11,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
 from playmill.games import PlaymillError
 from playmill.serving.columns import Columns
 from playmill.serving.errors import Code, ServiceError
 from playmill.serving.house import House
-from playmill.serving.messages import METHODS
+from playmill.serving.messages import METHODS, parse
 from playmill.serving.ring import BELLS, HEADER_BYTES, KINDS, SLOTS, Call, Header, Ring, greet, make_memory
 
 _LOG = logging.getLogger(__name__)
@@ -175,10 +173,7 @@ class _Desk:
         if not 0 <= number < len(_METHODS) or size > self._ring.room():
             raise ServiceError(Code.INVALID_ARGUMENT, "no such call, or one longer than its slot")
         method = _METHODS[number]
-        try:
-            request = method.request.FromString(bytes(self._ring.payload(slot, size)))
-        except DecodeError:
-            raise ServiceError(Code.INVALID_ARGUMENT, "the message cannot be read") from None
+        request = parse(method.request, bytes(self._ring.payload(slot, size)))
         said = method.answer(self._house, request, self._peer).SerializeToString()
         if len(said) > self._ring.room():
             raise ServiceError(Code.RESOURCE_EXHAUSTED, "the reply does not fit a slot; ask for fewer rows")
