@@ -25,8 +25,8 @@ GAME, BOTS = "skull_king", ("", "random", "random", "random")
 class Load:
     """What the agents do."""
 
-    agents: int = 4
-    games: int = 250
+    agents: int = 2
+    games: int = 500
     """Of each agent."""
     rate: float = 100.0
     """Actions a second of each agent; 0: as fast as answers come."""
