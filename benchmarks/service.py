@@ -18,6 +18,7 @@ from benchmarks.bars import Bar, Result
 from benchmarks.served import Served
 from benchmarks.service_kills import survive
 from benchmarks.service_load import Load, run_load
+from playmill.games import unknown
 from playmill.serving import Client, Games, House, connect
 from playmill.serving.shared_client import SharedClient
 
@@ -60,6 +61,10 @@ def measure(say: Callable[[str], None], quick: bool, **settings: float) -> Resul
 
 
 def _whole(settings: dict[str, float]) -> dict[str, Any]:
+    """Settings of a load, those that are counts as whole numbers."""
+    for name in settings:
+        if name not in (known := [field.name for field in dataclasses.fields(Load)]):
+            raise unknown("setting of the load", name, known)
     return {name: int(value) if name in ("agents", "games") else value for name, value in settings.items()}
 
 
