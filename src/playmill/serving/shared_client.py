@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections import deque
 from collections.abc import Sequence
 from typing import Any, Generic, cast
 
@@ -52,7 +51,7 @@ class SharedClient(Client):
             raise
         self._seq = 0
         self._next = 0
-        self._waiting: deque[int] = deque()
+        self._waiting: dict[int, int] = {}  # slots under way and the seq of each
         self._done: set[int] = set()
         self._views: dict[tuple[int, int, int, int], tuple[Any, Any]] = {}
 
@@ -71,8 +70,9 @@ class SharedClient(Client):
             bells = self._receive()
             self._done.update(bells)
         self._done.discard(slot)
-        self._waiting.remove(slot)
         head = self._ring.read(slot)
+        if head.ack != self._waiting.pop(slot):
+            raise ServiceError(Code.INTERNAL, "the server answered another request than this")
         if head.code:
             text = bytes(self._ring.payload(slot, min(head.size, self._ring.room()))).decode(errors="replace")
             raise ServiceError(Code(head.code), text)
@@ -88,11 +88,12 @@ class SharedClient(Client):
 
     def _take(self) -> int:
         """The next slot of the ring; it must have come back."""
-        slot, self._next = self._next, (self._next + 1) % self._ring.slots
+        slot = self._next
         if slot in self._waiting:
             raise PlaymillError(f"{self._ring.slots} batches are under way: wait for the oldest first")
-        self._waiting.append(slot)
+        self._next = (slot + 1) % self._ring.slots
         self._seq += 1
+        self._waiting[slot] = self._seq
         return slot
 
     def _ring_for(self, slot: int) -> None:
@@ -109,7 +110,7 @@ class SharedClient(Client):
         if views is None:
             fits = self._ring.columns(slot, games.layout, *KINDS[call], rows)
             if fits is None:
-                self._waiting.remove(slot)
+                del self._waiting[slot]
                 raise ServiceError(Code.RESOURCE_EXHAUSTED, f"{rows:,} rows do not fit one request")
             if len(self._views) >= self.VIEWS:
                 self._views.clear()
