@@ -102,6 +102,33 @@ def test_truncated_and_altered_requests_are_answered_with_a_status(place, witnes
     assert untouched(*witness, before)
 
 
+GARBAGE = b"\xff" * 40
+HALF_AN_ID, NO_HALL = b"\x12\x04half", b"\x08\x63"
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("StreamBatchStates", GARBAGE),
+        ("StreamBatchStates", b"\x0a\x06" + HALF_AN_ID),
+        ("StreamBatchStates", b"\x0a\x02" + NO_HALL),
+        ("StreamBatchActions", GARBAGE),
+        ("StreamBatchActions", HALF_AN_ID),
+        ("StreamBatchActions", NO_HALL),
+    ],
+)
+def test_streams_refuse_what_cannot_be_read_as_calls_do(place, witness, before, name, data):
+    with grpc.insecure_channel(place) as channel:
+        if name == "StreamBatchStates":
+            call = channel.unary_stream(f"/{SERVICE}/{name}")(data, timeout=10)
+        else:
+            call = channel.stream_stream(f"/{SERVICE}/{name}")(iter([data]), timeout=10)
+        with pytest.raises(grpc.RpcError) as error:
+            next(call)
+        assert error.value.code() in REFUSALS
+    assert untouched(*witness, before)
+
+
 def test_an_oversized_message_is_refused_before_it_is_read(place, witness, before):
     with grpc.insecure_channel(place, [("grpc.max_send_message_length", -1)]) as channel:
         with pytest.raises(grpc.RpcError) as error:
