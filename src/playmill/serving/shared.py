@@ -16,7 +16,7 @@ from playmill.serving.columns import Columns
 from playmill.serving.errors import Code, ServiceError
 from playmill.serving.house import House
 from playmill.serving.messages import METHODS, parse
-from playmill.serving.ring import BELLS, HEADER_BYTES, KINDS, SLOTS, Call, Header, Ring, greet, make_memory
+from playmill.serving.ring import HEADER_BYTES, KINDS, SLOTS, Call, Header, Ring, greet, make_memory
 
 _LOG = logging.getLogger(__name__)
 _METHODS = tuple(METHODS.values())
@@ -121,8 +121,9 @@ class _Desk:
                 if slot >= SLOTS:
                     return
                 self._answer(slot)
-                # As many bytes as slots fit any socket: a full one is of a client that stopped reading.
-                self._connection.send(BELLS[slot], socket.MSG_DONTWAIT)
+            # What was rung for together is answered together: less waking of each other. As many bytes
+            # as slots fit any socket; a full one is of a client that stopped reading.
+            self._connection.send(bells, socket.MSG_DONTWAIT)
 
     def _answer(self, slot: int) -> None:
         seq, _, call, hall, rows, size, _ = self._ring.read(slot)
