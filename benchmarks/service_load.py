@@ -25,10 +25,10 @@ GAME, BOTS = "skull_king", ("", "random", "random", "random")
 class Load:
     """What the agents do."""
 
-    agents: int = 2
-    games: int = 500
+    agents: int = 1
+    games: int = 1000
     """Of each agent."""
-    rate: float = 100.0
+    rate: float = 0.0
     """Actions a second of each agent; 0: as fast as answers come."""
     think: float = 0.0
     """Seconds between a state and the action."""

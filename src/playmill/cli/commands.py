@@ -209,7 +209,7 @@ def bench_command(
         as_json: Print nothing but the JSON line.
         quick: A short version that only shows that it works.
         save: Write the result to benchmarks/results/ as well.
-        settings: For `service`, the load: --settings agents 2 games 500 rate 100 think 0 seconds 10.
+        settings: For `service`, the load: --settings agents 4 games 250 rate 100 think 0 seconds 10.
     """
     root = Path(__file__).resolve().parents[3]
     if not (root / "benchmarks" / "__init__.py").exists():
