@@ -8,9 +8,9 @@ ARGS ?=
 CPP := $(shell find native -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
 CMAKE := $(BIN)/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DPLAYMILL_TESTS=ON -DPLAYMILL_CUDA=OFF
 BUILT := $(BIN)/python -c 'import pathlib, playmill._native as n; print(pathlib.Path(n.__file__).parent)'
-BENCHES := pool train learn-tiny learn-skull-king resume signature
+BENCHES := pool train learn-tiny learn-skull-king resume service signature
 
-.PHONY: train test setup lint format native-test cuda-check python-test sanitize bench docs stub golden fuzz clean
+.PHONY: train test setup lint format native-test cuda-check python-test sanitize bench docs stub proto golden fuzz clean
 
 train: $(VENV)/.train
 	$(BIN)/playmill train $(RECIPE) $(ARGS)
@@ -76,6 +76,9 @@ docs: setup
 
 stub: setup
 	cp $$($(BUILT))/*.pyi src/playmill/
+
+proto: setup
+	$(BIN)/python -m tests.contract.protoc
 
 golden: setup
 	$(BIN)/python -m tests.golden.transcript

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import importlib
+import inspect
 import json
 import os
 import platform
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bars import Result
+from playmill.games import PlaymillError
 from playmill.pools.lanes import cuda_lane
 
 NAMES = (
@@ -21,6 +23,7 @@ NAMES = (
     "learn-tiny",
     "learn-skull-king",
     "resume",
+    "service",
     "gpu",
     "gpu-strength",
     "signature",
@@ -29,7 +32,7 @@ NAMES = (
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
-def run(name: str, *, quiet: bool, quick: bool, save: bool) -> None:
+def run(name: str, *, quiet: bool, quick: bool, save: bool, settings: dict[str, float]) -> None:
     """Runs a benchmark and prints its result; progress goes to stderr unless `quiet`."""
 
     def say(text: str) -> None:
@@ -37,7 +40,10 @@ def run(name: str, *, quiet: bool, quick: bool, save: bool) -> None:
             print(text, file=sys.stderr, flush=True)
 
     module = importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
-    result: Result = module.measure(say, quick)
+    known = inspect.signature(module.measure).parameters
+    if settings and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
+        raise PlaymillError(f"the benchmark {name} has no settings")
+    result: Result = module.measure(say, quick, **settings)
     out: dict[str, Any] = {
         "bench": name,
         "hardware": hardware(),

@@ -1,7 +1,6 @@
 // The Python module playmill._native. Arrays are the caller's; every batch is one call, with
 // the GIL released while it runs.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -12,43 +11,20 @@
 #include "../core/returns.hpp"
 #include "../core/sample.hpp"
 #include "../games/all_games.hpp"
+#include "arrays.hpp"
 #include "fields.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 using namespace playmill;
 
-namespace {
-
-template <class T, std::size_t Dimensions>
-using Array = nb::ndarray<T, nb::ndim<Dimensions>, nb::c_contig, nb::device::cpu>;
-using Bytes1 = Array<std::uint8_t, 1>;
-using Bytes2 = Array<std::uint8_t, 2>;
-using Floats1 = Array<float, 1>;
-using Floats2 = Array<float, 2>;
-using Ints1 = Array<std::int32_t, 1>;
-
-const GameEntry& entry(const std::string& name) {
+const GameEntry& playmill::entry(const std::string& name) {
   const auto found = all_games().find(name);
   if (found == all_games().end()) throw nb::key_error(name.c_str());
   return found->second;
 }
 
-template <class A>
-void want(const A& array, const char* name, std::initializer_list<std::size_t> shape) {
-  std::size_t axis = 0;
-  for (const std::size_t size : shape) {
-    if (array.shape(axis) != size)
-      throw nb::value_error((std::string(name) + " must have " + std::to_string(size) + " along axis " +
-                             std::to_string(axis) + ", got " + std::to_string(array.shape(axis)))
-                                .c_str());
-    ++axis;
-  }
-}
-
-nb::bytes to_bytes(const std::vector<std::uint8_t>& data) {
-  return nb::bytes(reinterpret_cast<const char*>(data.data()), data.size());
-}
+namespace {
 
 // A pool and the sizes its arrays must have.
 class PoolHandle {
@@ -271,6 +247,8 @@ NB_MODULE(_native, m) {
       .def_prop_ro("games", &PoolHandle::games)
       .def_prop_ro("threads", &PoolHandle::threads)
       .def_prop_ro("bytes", &PoolHandle::bytes);
+
+  bind_hall(m);
 
   nb::class_<GameHandle>(m, "Game")
       .def(nb::init<const std::string&, const OptionValues&, std::uint64_t>(), "name"_a, "options"_a, "seed"_a)

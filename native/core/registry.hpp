@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "hall.hpp"
 #include "pool.hpp"
 
 namespace playmill {
@@ -47,6 +48,7 @@ class AnyGame {
 struct GameEntry {
   GameFacts (*facts)(const OptionValues&);
   std::unique_ptr<AnyPool> (*pool)(const OptionValues&, std::size_t games, std::uint64_t seed, int threads);
+  std::unique_ptr<AnyHall> (*hall)(const OptionValues&, int threads);
   std::unique_ptr<AnyGame> (*game)(const OptionValues&, std::uint64_t seed);
 };
 
@@ -181,6 +183,12 @@ GameEntry make_entry() {
     const auto options = read_options<G>(values);
     return with_type<G>(options, [&](auto type) -> std::unique_ptr<AnyPool> {
       return std::make_unique<Pool<typename decltype(type)::type>>(options, games, seed, threads);
+    });
+  };
+  entry.hall = [](const OptionValues& values, int threads) {
+    const auto options = read_options<G>(values);
+    return with_type<G>(options, [&](auto type) -> std::unique_ptr<AnyHall> {
+      return std::make_unique<Hall<typename decltype(type)::type>>(options, threads);
     });
   };
   entry.game = [](const OptionValues& values, std::uint64_t seed) {

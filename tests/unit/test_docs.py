@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from playmill.cli.serve import Serve
 from playmill.games import registry
 from playmill.training.config import Train, load_recipe, recipe_names
 
@@ -60,7 +61,7 @@ def settings(kind, prefix=""):
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_setting_named_exists(page):
-    known = set(settings(Train))
+    known = {*settings(Train), *settings(Serve)}
     for name in re.findall(r"--([a-z]+\.[a-z-]+)", page.read_text()):
         group, _, leaf = name.partition(".")
         assert {name, f"{group}.{leaf.removeprefix('no-')}"} & known, f"{name_of(page)} names --{name}"

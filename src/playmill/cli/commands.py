@@ -191,6 +191,7 @@ _OPTIONAL = (
     ("pettingzoo", "the PettingZoo adapter", "pettingzoo"),
     ("pyspiel", "exact exploitability, benchmarks", "openspiel"),
     ("sb3_contrib", "the MaskablePPO benchmark", "bench"),
+    ("grpc", "the batch game service", "serve"),
 )
 
 
@@ -199,6 +200,7 @@ def bench_command(
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
     quick: bool = False,
     save: bool = False,
+    settings: dict[str, float] | None = None,
 ) -> None:
     """Measure. The last line printed is one JSON object with the numbers and their bars.
 
@@ -207,6 +209,7 @@ def bench_command(
         as_json: Print nothing but the JSON line.
         quick: A short version that only shows that it works.
         save: Write the result to benchmarks/results/ as well.
+        settings: For `service`, the load: --settings agents 4 games 250 rate 100 think 0 seconds 10.
     """
     root = Path(__file__).resolve().parents[3]
     if not (root / "benchmarks" / "__init__.py").exists():
@@ -215,7 +218,7 @@ def bench_command(
     suite = importlib.import_module("benchmarks")
     if name not in suite.NAMES:
         raise unknown("benchmark", name, suite.NAMES)
-    suite.run(name, quiet=as_json, quick=quick, save=save)
+    suite.run(name, quiet=as_json, quick=quick, save=save, settings=settings or {})
 
 
 def _player(who: str, game: str) -> tuple[Player, GameSpec, str]:

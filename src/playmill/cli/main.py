@@ -1,4 +1,4 @@
-"""The command line: `playmill train | evaluate | play | watch | bench | games | doctor`."""
+"""The command line: `playmill train | evaluate | play | watch | serve | bench | games | doctor`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.markup import escape
 from playmill.checkpoints import CheckpointError
 from playmill.cli import commands
 from playmill.cli.arguments import call_with_arguments
+from playmill.cli.serve import serve_command
 from playmill.cli.train import train_command
 from playmill.games import IllegalAction, PlaymillError, unknown
 
@@ -33,6 +34,7 @@ Turns the rules of a turn-based game into a strong agent.
   evaluate  RUN       how strong it is, with intervals  playmill evaluate runs/skull_king-1
   play      [RUN]     play against it in the terminal   playmill play runs/skull_king-1
   watch     [RUN]     watch it play, move by move       playmill watch runs/skull_king-1
+  serve               games for other programs, by gRPC or shared memory
   bench     NAME      measure, and print one JSON line  playmill bench pool --json
   games     [NAME]    the games there are, their options and bots
   doctor              what this machine has, and what is missing
@@ -66,7 +68,9 @@ def _dispatch(args: list[str]) -> None:
         print(f"playmill {__version__}")
     elif name == "train":
         train_command(rest)
+    elif name == "serve":
+        serve_command(rest)
     elif name in COMMANDS:
         call_with_arguments(COMMANDS[name], rest, f"playmill {name}")
     else:
-        raise unknown("command", name, ["train", *COMMANDS])
+        raise unknown("command", name, ["train", "serve", *COMMANDS])

@@ -1,0 +1,109 @@
+"""Checkpoints of all running games: every so many turns and at the end, and the last whole one at the start.
+
+A checkpoint is written beside its place and renamed, with a manifest of hashes; it is whole or absent. What
+was played after the last one is lost with a crash: games stand at an earlier turn, and turn numbers tell
+clients which."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import threading
+from pathlib import Path
+from typing import IO
+
+from playmill.checkpoints import CheckpointError, Store, read
+from playmill.games import PlaymillError
+from playmill.serving.house import House
+
+KEEP = 2
+FORMAT = 1
+_LOG = logging.getLogger(__name__)
+
+
+class Keeper:
+    """Keeps the games of a house in a folder, from a thread of its own."""
+
+    def __init__(self, house: House, folder: Path, turns: int = 10_000, seconds: float = 10.0) -> None:
+        """Saves when `turns` turns were played, or anything was and `seconds` have gone by."""
+        if turns < 1 or seconds <= 0:
+            raise PlaymillError("a checkpoint every 0 turns or seconds is none: both must be more")
+        self._house = house
+        self._turns = turns
+        self._seconds = seconds
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)  # checkpoints hold every seat's key
+        self._claim = _claim(folder)
+        self._store = Store(folder, keep=KEEP, on_warning=_LOG.warning)
+        self._step = max(self._store.steps(), default=0)
+        self._saved = house.changes
+        self._lock = threading.Lock()
+        self._due = threading.Event()
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
+
+    def load(self) -> int:
+        """Puts the games of the last whole checkpoint into the house; how many."""
+        latest = self._store.latest()
+        if latest is None:
+            return 0
+        try:
+            saved = read(latest)
+            if saved.meta["format"] != FORMAT:
+                raise PlaymillError("saved by another version")
+            self._house.restore(saved.meta, saved.blobs)
+        except (PlaymillError, CheckpointError, KeyError) as error:
+            raise PlaymillError(
+                f"{latest} cannot be taken up: {error}; move the folder away to begin anew"
+            ) from None
+        return self._house.games
+
+    def start(self) -> None:
+        self._house.on_change = self._changed
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Saves a last time; nothing may change any more."""
+        self._ended = True
+        self._due.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self.save()
+        self._claim.close()
+
+    def save(self) -> None:
+        """Writes a checkpoint, unless nothing has changed since the last."""
+        with self._lock:
+            changes = self._house.changes
+            if changes == self._saved:
+                return
+            meta, blobs = self._house.snapshot()
+            self._step += 1
+            self._store.save(self._step, {}, {"format": FORMAT, **meta}, blobs)
+            self._saved = changes
+
+    def _changed(self) -> None:
+        if self._house.changes - self._saved >= self._turns:
+            self._due.set()
+
+    def _run(self) -> None:
+        while not self._ended:
+            self._due.wait(self._seconds)
+            self._due.clear()
+            if self._ended:
+                return
+            try:
+                self.save()
+            except (OSError, CheckpointError):
+                _LOG.exception("no checkpoint could be written; the games go on without")
+
+
+def _claim(folder: Path) -> IO[bytes]:
+    """The folder is ours until the file is closed, or we die."""
+    file = (folder / "lock").open("ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise PlaymillError(f"another server keeps its games in {folder}") from None
+    return file

@@ -1,0 +1,75 @@
+"""A whole server: a house, its keeper and its transports, from the first call to the last checkpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from playmill.games import PlaymillError
+from playmill.serving.grpc_server import Access, GrpcServer
+from playmill.serving.house import House
+from playmill.serving.keeper import Keeper
+from playmill.serving.limits import Limits
+from playmill.serving.shared import SharedServer
+
+SWEEP = 30.0
+"""Seconds between two looks for abandoned games."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a server is started with."""
+
+    access: Access
+    shared: Path | None = None
+    folder: Path | None = None
+    turns: int = 10_000
+    seconds: float = 10.0
+    threads: int = 1
+    grace: float = 5.0
+    limits: Limits = field(default_factory=Limits)
+
+
+async def serve(settings: Settings, say: Callable[[str], None]) -> None:
+    """Serves until SIGTERM or Ctrl-C, then drains: no new calls, running ones end, games are saved."""
+    house = House(settings.limits, threads=settings.threads)
+    keeper = None
+    if settings.folder is not None:
+        keeper = Keeper(house, settings.folder, settings.turns, settings.seconds)
+        say(f"{keeper.load():,} games taken up from {settings.folder}")
+    if not settings.access.listen and settings.shared is None:
+        raise PlaymillError("a server that listens nowhere: give --listen or --shared")
+    shared = SharedServer(house, settings.shared) if settings.shared is not None else None
+    remote = GrpcServer(house, settings.access)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    if keeper is not None:
+        keeper.start()
+    await remote.start()
+    for place in remote.places:
+        say(f"listening on {place}")
+    if shared is not None:
+        shared.start()
+        say(f"listening on shared:{shared.path}")
+    await _until(stop, house)
+    say("draining")
+    house.drain()
+    await remote.stop(settings.grace)
+    if shared is not None:
+        await asyncio.to_thread(shared.stop)
+    if keeper is not None:
+        await asyncio.to_thread(keeper.stop)
+        say(f"{house.games:,} games kept in {settings.folder}")
+
+
+async def _until(stop: asyncio.Event, house: House) -> None:
+    while not stop.is_set():
+        try:
+            await asyncio.wait_for(stop.wait(), SWEEP)
+        except TimeoutError:
+            house.sweep()
