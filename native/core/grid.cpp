@@ -120,8 +120,7 @@ PM_WIDE void widen_wide(const std::uint64_t* in, int width, const Edges& edges, 
 PM_WIDE_INLINE __m512i move_block(__mmask64 from, const std::uint64_t (*walls)[16], int i, const __m512i* bits) {
   __m512i byte = _mm512_maskz_mov_epi8(_kandn_mask64(_cvtu64_mask64(walls[0][i]), from), bits[0]);
   for (int d = 1; d < 4; ++d)
-    byte = _mm512_or_si512(byte,
-                           _mm512_maskz_mov_epi8(_kandn_mask64(_cvtu64_mask64(walls[d][i]), from), bits[d]));
+    byte = _mm512_or_si512(byte, _mm512_maskz_mov_epi8(_kandn_mask64(_cvtu64_mask64(walls[d][i]), from), bits[d]));
   return byte;
 }
 
