@@ -17,7 +17,7 @@ from playmill.pools import NativePool
 
 ROOT = Path(__file__).resolve().parent.parent
 SIDE = 20
-BATCH = 256
+BATCH = 512
 ROUNDS = 5
 """Every figure is the median of so many interleaved measurements."""
 PEERS = {"numpy": "generals==1.0.0", "bots": "generals-bots==2.5.0"}

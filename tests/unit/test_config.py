@@ -280,7 +280,7 @@ def run_main(capsys, *args):
     [
         ("trian", "no command is called 'trian'; did you mean 'train'?"),
         ("games skull_kin", "no game is called 'skull_kin'; did you mean 'skull_king'?"),
-        ("games [/red]", "no game is called '[/red]'; there are kuhn"),
+        ("games [/red]", "no game is called '[/red]'; there are generals"),
         ("train kunh", "no recipe or game is called 'kunh'; did you mean 'kuhn'?"),
         ("train skull_king/quik", "did you mean 'skull_king/quick'"),
         ("train kuhn --game leducc", "no game is called 'leducc'; did you mean 'leduc'?"),
@@ -304,7 +304,7 @@ def run_main(capsys, *args):
         ("evaluate hard --against hrd", "did you mean 'hard'"),
         (
             "evaluate hard --game chess",
-            "no game is called 'chess'; there are kuhn, leduc, liars_dice, skull_king",
+            "no game is called 'chess'; there are generals, kuhn, leduc, liars_dice, skull_king",
         ),
         ("evaluate runs/nowhere", "there is no run or checkpoint at runs/nowhere"),
         ("play nobody", "no run, checkpoint or bot of skull_king is called 'nobody'"),
@@ -368,7 +368,7 @@ def test_the_doctor_says_what_there_is(capsys):
     code, out, _ = run_main(capsys, "doctor")
     assert code == 0
     assert "CPU lane" in out
-    assert "games: kuhn, leduc, liars_dice, skull_king" in out
+    assert "games: generals, kuhn, leduc, liars_dice, skull_king" in out
     assert "skull_king/quick" in out
 
 
