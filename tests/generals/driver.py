@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from playmill.games import Game, IllegalAction, PlaymillError, registry
+from tests.fuzzing import Difference
 
 from .board import MOST, parse_board, plain
 from .players import PLAYERS, destination
@@ -35,10 +36,6 @@ CHOICES: dict[str, list[int | str]] = {
     "city_army": [0, 1, 5, 38, -1],
     "city_army_spread": [0, 3, 10, -1],
 }
-
-
-class Difference(AssertionError):
-    """The engine and the referee disagree."""
 
 
 @dataclass(frozen=True)

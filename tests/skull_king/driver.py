@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from playmill.games import Game, IllegalAction, registry
+from tests.fuzzing import Difference
 
 from . import rules as r
 from .referee import Referee
@@ -20,10 +21,6 @@ from .rules import Rules
 
 Options = dict[str, int | str]
 EngineView = dict[str, np.ndarray]
-
-
-class Difference(AssertionError):
-    """The engine and the referee disagree."""
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, rng):
 def test_checkpoints_are_the_users_own_and_one_servers(tmp_path):
     _, keeper, _ = kept(tmp_path / "kept")
     assert (tmp_path / "kept").stat().st_mode & 0o077 == 0
-    with pytest.raises(PlaymillError, match="another server"):
+    with pytest.raises(PlaymillError, match="in use by another process"):
         Keeper(House(), tmp_path / "kept")
     keeper.stop()
 

@@ -11,6 +11,7 @@ from playmill.checkpoints.folder import (
     verify,
     write,
 )
+from playmill.checkpoints.lock import lock_folder
 from playmill.checkpoints.store import Store
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "CheckpointError",
     "Store",
     "fingerprint",
+    "lock_folder",
     "read",
     "verify",
     "write",

@@ -6,13 +6,11 @@ clients which."""
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import threading
 from pathlib import Path
-from typing import IO
 
-from playmill.checkpoints import CheckpointError, Store, read
+from playmill.checkpoints import CheckpointError, Store, lock_folder, read
 from playmill.games import PlaymillError
 from playmill.serving.house import House
 
@@ -33,7 +31,7 @@ class Keeper:
         self._seconds = seconds
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)  # checkpoints hold every seat's key
-        self._claim = _claim(folder)
+        self._claim = lock_folder(folder, "lock")
         self._store = Store(folder, keep=KEEP, on_warning=_LOG.warning)
         self._step = max(self._store.steps(), default=0)
         self._saved = house.changes
@@ -96,14 +94,3 @@ class Keeper:
                 self.save()
             except (OSError, CheckpointError):
                 _LOG.exception("no checkpoint could be written; the games go on without")
-
-
-def _claim(folder: Path) -> IO[bytes]:
-    """The folder is ours until the file is closed, or we die."""
-    file = (folder / "lock").open("ab")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise PlaymillError(f"another server keeps its games in {folder}") from None
-    return file

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from playmill.checkpoints import lock_folder
 from playmill.games import PlaymillError
 from playmill.training.config import Train, from_dict, to_dict
 from playmill.training.fleet_plan import Changes, changed
@@ -17,7 +18,6 @@ from playmill.training.runs import (
     RunFolder,
     claim_folder,
     create_run,
-    lock_folder,
     open_run,
     read_config,
     write_json,

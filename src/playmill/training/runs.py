@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from playmill.checkpoints import lock_folder
 from playmill.games import PlaymillError
 from playmill.training.config import Train, from_dict, to_dict
 
@@ -75,17 +75,6 @@ def new_run_path(base: Path, name: str) -> Path:
     while (path := base / f"{name}-{number}").exists():
         number += 1
     return path
-
-
-def lock_folder(path: Path) -> IO[str]:
-    """Holds a folder for this process, until the file is closed."""
-    file = (path / "run.lock").open("w")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        raise PlaymillError(f"{path} is in use by another process; wait for it or name another run") from None
-    return file
 
 
 def write_json(path: Path, values: object) -> None:
