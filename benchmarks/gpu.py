@@ -117,9 +117,15 @@ def config(
     )
 
 
-def random_rate(games: int, steps: int = 16) -> float:
+def random_rate(
+    games: int,
+    steps: int = 16,
+    game: str = "skull_king",
+    options: dict[str, int] | None = None,
+    repeats: int | None = None,
+) -> float:
     """Turns a second of random play, packed observation and legal bits written every turn."""
-    pool = CudaPool("skull_king", games, seed=1)
+    pool = CudaPool(game, games, options=options, seed=1)
     turns, outcome = pool.empty_turns(), pool.empty_outcome()
 
     def address(array: Any) -> int:
@@ -135,7 +141,7 @@ def random_rate(games: int, steps: int = 16) -> float:
             )
 
     play(2 * steps)
-    repeats = max(1, (1 << 24) // games)
+    repeats = repeats or max(1, (1 << 24) // games)
     return timed(lambda: play(steps * repeats), games * steps * repeats)
 
 

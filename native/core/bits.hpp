@@ -49,7 +49,8 @@ struct BitSet {
   PM_FN void remove(int i) { word[i >> 6] &= ~(1ull << (i & 63)); }
   PM_FN bool has(int i) const { return (word[i >> 6] >> (i & 63)) & 1u; }
   PM_FN void clear() {
-    for (auto& w : word) w = 0;
+    PM_UNROLL_WORDS
+    for (int w = 0; w < kWords; ++w) word[w] = 0;
   }
 
   // Adds `count` consecutive numbers from `first`.
@@ -59,18 +60,21 @@ struct BitSet {
 
   PM_FN int count() const {
     int total = 0;
-    for (auto w : word) total += popcount64(w);
+    PM_UNROLL_WORDS
+    for (int w = 0; w < kWords; ++w) total += popcount64(word[w]);
     return total;
   }
 
   PM_FN bool empty() const {
     std::uint64_t any = 0;
-    for (auto w : word) any |= w;
+    PM_UNROLL_WORDS
+    for (int w = 0; w < kWords; ++w) any |= word[w];
     return any == 0;
   }
 
   // The n-th member in ascending order; there must be more than n.
   PM_FN int nth(int n) const {
+    PM_ROLLED
     for (int w = 0; w < kWords; ++w) {
       const int here = popcount64(word[w]);
       if (n < here) return w * 64 + nth_bit(word[w], n);
@@ -82,6 +86,7 @@ struct BitSet {
   // Every member n higher, or n lower, and none beyond the words; n below 64.
   PM_FN BitSet shifted_up(int n) const {
     BitSet out;
+    PM_UNROLL_WORDS
     for (int w = 0; w < kWords; ++w) {
       out.word[w] = word[w] << n;
       if (w > 0) out.word[w] |= word[w - 1] >> 1 >> (63 - n);
@@ -90,6 +95,7 @@ struct BitSet {
   }
   PM_FN BitSet shifted_down(int n) const {
     BitSet out;
+    PM_UNROLL_WORDS
     for (int w = 0; w < kWords; ++w) {
       out.word[w] = word[w] >> n;
       if (w + 1 < kWords) out.word[w] |= word[w + 1] << 1 << (63 - n);
@@ -98,19 +104,23 @@ struct BitSet {
   }
 
   PM_FN friend BitSet operator&(BitSet a, const BitSet& b) {
+    PM_UNROLL_WORDS
     for (int w = 0; w < kWords; ++w) a.word[w] &= b.word[w];
     return a;
   }
   PM_FN friend BitSet operator|(BitSet a, const BitSet& b) {
+    PM_UNROLL_WORDS
     for (int w = 0; w < kWords; ++w) a.word[w] |= b.word[w];
     return a;
   }
   PM_FN friend BitSet operator-(BitSet a, const BitSet& b) {
+    PM_UNROLL_WORDS
     for (int w = 0; w < kWords; ++w) a.word[w] &= ~b.word[w];
     return a;
   }
   PM_FN friend bool operator==(const BitSet& a, const BitSet& b) {
     std::uint64_t differ = 0;
+    PM_UNROLL_WORDS
     for (int w = 0; w < kWords; ++w) differ |= a.word[w] ^ b.word[w];
     return differ == 0;
   }

@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -118,6 +119,25 @@ template <class G>
 concept TellsLegal = requires(const G& seen, const typename G::Options& options, std::uint8_t* out) {
   { seen.allows(options, int{}) } -> std::same_as<bool>;
   { seen.legal_row(options, out) } -> std::same_as<void>;
+};
+
+// Tables of a game that all its games read: whoever plays keeps them, and its options point at them.
+struct Prepared {
+  std::shared_ptr<const void> owner;
+  std::size_t bytes = 0;
+};
+
+template <Game G>
+Prepared prepare(typename G::Options& options) {
+  if constexpr (requires { G::prepare(options); }) return G::prepare(options);
+  return {};
+}
+
+// A game that a crew of hands plays together on the card (crew.hpp); it draws bot 0's action itself.
+template <class G>
+concept Crewed = requires(const G& seen, const typename G::Options& options, Random& random) {
+  requires G::kCrewed;
+  { seen.any_action(options, random) } -> std::same_as<int>;
 };
 
 // A uniform legal action: bot 0 of every game.

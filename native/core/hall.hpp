@@ -101,6 +101,7 @@ class Hall final : public AnyHall {
 
   Hall(const Options& options, int threads)
       : tables_{options, G::seats(options)},
+        prepared_(prepare<G>(tables_.options)),
         seats_(static_cast<std::size_t>(tables_.seats)),
         row_bytes_(static_cast<std::size_t>(G::schema(options).bytes())),
         legal_bytes_(legal_bytes_of<G>(options)),
@@ -430,6 +431,7 @@ class Hall final : public AnyHall {
   }
 
   Tables<G> tables_;
+  Prepared prepared_;
   std::size_t seats_;
   std::size_t row_bytes_, legal_bytes_;
   Workers workers_;

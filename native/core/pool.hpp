@@ -63,6 +63,7 @@ class Pool final : public AnyPool {
 
   Pool(const Options& options, std::size_t games, std::uint64_t seed, int threads)
       : tables_{options, G::seats(options), seed},
+        prepared_(prepare<G>(tables_.options)),
         row_bytes_(static_cast<std::size_t>(G::schema(options).bytes())),
         legal_bytes_(legal_bytes_of<G>(options)),
         workers_(threads),
@@ -237,6 +238,7 @@ class Pool final : public AnyPool {
   }
 
   Tables<G> tables_;
+  Prepared prepared_;
   std::size_t row_bytes_, legal_bytes_;
   Workers workers_;
   std::vector<Slot<G>> slots_;

@@ -2,6 +2,7 @@
 // the CUDA pool are two ways of going round the same tables.
 #pragma once
 
+#include "crew.hpp"
 #include "game.hpp"
 
 namespace playmill {
@@ -15,7 +16,7 @@ struct Slot {
   std::uint32_t turn = 0;  // decisions taken in this game: names the bots' streams
 };
 
-// What all tables of a pool have in common.
+// What all tables of a pool have in common. Of a crew all hands come through here, and one of them writes.
 template <Game G>
 struct Tables {
   using Options = typename G::Options;
@@ -33,19 +34,22 @@ struct Tables {
   }
 
   PM_FN void start(Slot<G>& slot, std::uint64_t named) const {
-    slot.seed = named;
-    slot.turn = 0;
+    alone([&] {
+      slot.seed = named;
+      slot.turn = 0;
+    });
     slot.game.reset(options, named);
   }
 
   PM_FN void restart(std::size_t row, Slot<G>& slot) const {
-    ++slot.episode;
-    start(slot, episode_seed(row, slot.episode));
+    const std::uint32_t episode = slot.episode + 1;
+    alone([&] { slot.episode = episode; });
+    start(slot, episode_seed(row, episode));
   }
 
   PM_FN void apply(Slot<G>& slot, int action, Report& report) const {
     slot.game.apply(options, action, report);
-    ++slot.turn;
+    alone([&] { ++slot.turn; });
   }
 
   PM_FN int scripted(const Slot<G>& slot, int kind, const Legal& legal) const {
@@ -54,9 +58,15 @@ struct Tables {
   }
 
   PM_FN int scripted(const Slot<G>& slot, int kind) const {
-    Legal legal;
-    if (kind == 0) slot.game.legal(options, legal);
-    return scripted(slot, kind, legal);
+    if constexpr (Crewed<G>) {
+      Random random(slot.seed, kBotStream + slot.turn);
+      return kind == 0 ? slot.game.any_action(options, random)
+                       : Crew::told([&] { return slot.game.bot(options, kind, random); });
+    } else {
+      Legal legal;
+      if (kind == 0) slot.game.legal(options, legal);
+      return scripted(slot, kind, legal);
+    }
   }
 
   // `drivers` are those of the row's seats, `tally` the cells [drivers, stats] to count in.
@@ -79,7 +89,7 @@ struct Tables {
       if (slot.game.over()) {
         ended = true;
         restart(row, slot);
-        later = make_report(slot, drivers, tally);
+        alone([&] { later = make_report(slot, drivers, tally); });
       }
       const int driver = drivers[slot.game.seat()];
       if (driver < kFirstBot) return ended;
@@ -90,7 +100,7 @@ struct Tables {
   // A new game of that seed, up to `phases` - 1 random turns in, waiting for a policy's turn.
   PM_FN void open(std::size_t row, Slot<G>& slot, std::uint64_t named, std::uint32_t phases,
                   const std::uint8_t* drivers, Tally* tally) const {
-    slot.episode = 0;
+    alone([&] { slot.episode = 0; });
     start(slot, named);
     Report quiet;
     for (auto left = Random(named, kStaggerStream).below(phases); left > 0; --left) {
@@ -103,6 +113,15 @@ struct Tables {
   PM_FN void settle(std::size_t row, Slot<G>& slot, const std::uint8_t* drivers, Tally* tally) const {
     Report report = make_report(slot, drivers, tally), later;
     settle(row, slot, drivers, tally, report, later);
+  }
+
+  template <class Work>
+  PM_FN static void alone(Work&& work) {
+    if constexpr (Crewed<G>) {
+      Crew::alone(work);
+    } else {
+      work();
+    }
   }
 
   // The mean length of a few games of random play: how far starts are spread.
@@ -166,6 +185,7 @@ struct SnapshotHeader {
     header.slot = sizeof(Slot<G>);
     header.copies = copies;
     header.options = tables.options;
+    if constexpr (requires { header.options.prepared; }) header.options.prepared = nullptr;
     return header;
   }
 

@@ -124,6 +124,39 @@ __device__ float2 normaliser(const LossInput& in, int live) {
   return found;
 }
 
+// The clipped objective of one row.
+struct Objective {
+  float advantage, log_ratio, ratio, clipped, pull;
+  bool held;  // the clipped side is the smaller: no gradient
+
+  __device__ Objective(const LossInput& in, float2 normal, float gained, float chosen, float said)
+      : advantage((gained - normal.x) * normal.y),
+        log_ratio(chosen - said),
+        ratio(expf(log_ratio)),
+        clipped(fminf(fmaxf(ratio, 1.0f - in.clip), 1.0f + in.clip)),
+        pull(0.0f),
+        held(clipped * advantage < ratio * advantage) {
+    if (!held) pull = -ratio * advantage;
+  }
+
+  __device__ void add(float off, float entropy, float distance, float* terms) const {
+    terms[0] -= held ? clipped * advantage : ratio * advantage;
+    terms[1] += 0.5f * off * off;
+    terms[2] += entropy;
+    terms[3] += ratio - 1.0f - log_ratio;
+    terms[4] += distance;
+    terms[5] += clipped != ratio ? 1.0f : 0.0f;
+  }
+};
+
+// A block's part of the terms.
+__device__ void write_terms(const float* mine, bool counts, float share, double* terms) {
+  for (int k = 0; k < kTerms; ++k) {
+    const double part = block_sum(counts ? static_cast<double>(mine[k]) : 0.0);
+    if (threadIdx.x == 0) terms[static_cast<int>(blockIdx.x) * kTerms + k] = part * static_cast<double>(share);
+  }
+}
+
 // kLanes lanes a row, with up to kLanes kItems outputs.
 template <class T, int kLanes, int kItems, bool kMagnet>
 __global__ void __launch_bounds__(kThreads, kItems <= 16 && !kMagnet ? 3 : 1)
@@ -177,12 +210,7 @@ __global__ void __launch_bounds__(kThreads, kItems <= 16 && !kMagnet ? 3 : 1)
     entropy = lanes_sum<kLanes>(entropy);
     if constexpr (kMagnet) distance = lanes_sum<kLanes>(distance);
     chosen = __shfl_sync(~0u, chosen, action % (2 * kLanes) / 2, kLanes);
-    const float advantage = (gained - normal.x) * normal.y;
-    const float log_ratio = chosen - said;
-    const float ratio = expf(log_ratio);
-    const float clipped = fminf(fmaxf(ratio, 1.0f - in.clip), 1.0f + in.clip);
-    const bool held = clipped * advantage < ratio * advantage;  // the clipped side is the smaller: no gradient
-    const float pull = held ? 0.0f : -ratio * advantage;
+    const Objective objective(in, normal, gained, chosen, said);
     const float off = value - (gained + expected);
 #pragma unroll
     for (int k = 0; k < kItems; k += 2) {
@@ -193,26 +221,85 @@ __global__ void __launch_bounds__(kThreads, kItems <= 16 && !kMagnet ? 3 : 1)
       for (int i = 0; i < 2; ++i) {
         float slope = a + i == in.actions && row >= 0 ? in.value_weight * off : 0.0f;
         if (legal >> (k + i) & 1) {
-          slope = chance[k + i] * (entropy_weight * (log[k + i] + entropy) - pull);
-          if (a + i == action) slope += pull;
+          slope = chance[k + i] * (entropy_weight * (log[k + i] + entropy) - objective.pull);
+          if (a + i == action) slope += objective.pull;
           if constexpr (kMagnet) slope += in.magnet_weight * chance[k + i] * (log[k + i] - other[k + i] - distance);
         }
         two.value[i] = narrow<T>(scale * slope);
       }
       *reinterpret_cast<Two<T>*>(gradient + begin + a) = two;
     }
+    if (row >= 0) objective.add(off, entropy, distance, mine);
+  }
+  write_terms(mine, lane == 0, share, terms);
+}
+
+// Rows of any number of outputs, a warp each. They do not fit the registers: what is legal is gone through three
+// times, and few of so many are.
+template <class T, bool kMagnet>
+__global__ void __launch_bounds__(kThreads)
+    long_loss_kernel(const Control* control, LossInput in, T* gradient, double* terms) {
+  const int live = live_rows(control, in.whole);
+  const float2 normal = normaliser(in, live);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const float share = live > 0 ? 1.0f / static_cast<float>(live) : 0.0f;
+  const float scale = share * control->scale;
+  const float entropy_weight = control->entropy_weight;
+  float mine[kTerms] = {};
+  constexpr int kAtOnce = kThreads / 32;
+  for (int j = static_cast<int>(blockIdx.x) * kAtOnce + static_cast<int>(threadIdx.x) / 32; j < in.rows;
+       j += static_cast<int>(gridDim.x) * kAtOnce) {
+    const std::size_t begin = static_cast<std::size_t>(j) * static_cast<std::size_t>(in.stride);
+    const float* heads = in.heads + begin;
+    const float* others = kMagnet ? in.magnet + begin : nullptr;
+    T* slopes = gradient + begin;
+    const std::int32_t row = in.index[j];
+    for (int a = lane; a < in.stride; a += 32) slopes[a] = narrow<T>(0.0f);
     if (row < 0) continue;
-    mine[0] -= held ? clipped * advantage : ratio * advantage;
-    mine[1] += 0.5f * off * off;
-    mine[2] += entropy;
-    mine[3] += ratio - 1.0f - log_ratio;
-    mine[4] += distance;
-    mine[5] += clipped != ratio ? 1.0f : 0.0f;
+    const std::uint8_t* bits = in.legal + static_cast<std::size_t>(row) * static_cast<std::size_t>(in.legal_bytes);
+    // Calls work(action) for the legal ones, 32 at a time.
+    const auto each = [&](auto&& work) {
+      for (int a = lane; a < in.actions; a += 32)
+        if (bits[a >> 3] >> (a & 7) & 1) work(a);
+    };
+    float largest = -3.0e38f, most = -3.0e38f;
+    each([&](int a) {
+      largest = fmaxf(largest, heads[a]);
+      if constexpr (kMagnet) most = fmaxf(most, others[a]);
+    });
+    largest = lanes_max<32>(largest);
+    if constexpr (kMagnet) most = lanes_max<32>(most);
+    float total = 0, all = 0;
+    each([&](int a) {
+      total += expf(heads[a] - largest);
+      if constexpr (kMagnet) all += expf(others[a] - most);
+    });
+    const float shift = largest + logf(lanes_sum<32>(total));
+    const float other_shift = kMagnet ? most + logf(lanes_sum<32>(all)) : 0.0f;
+    float entropy = 0, distance = 0;
+    each([&](int a) {
+      const float log = heads[a] - shift, chance = expf(log);
+      entropy -= chance * log;
+      if constexpr (kMagnet) distance += chance * (log - (others[a] - other_shift));
+    });
+    entropy = lanes_sum<32>(entropy);
+    if constexpr (kMagnet) distance = lanes_sum<32>(distance);
+    const int action = in.action[row];
+    const float gained = in.advantage[row];
+    const Objective objective(in, normal, gained, heads[action] - shift, in.log_probability[row]);
+    const float off = heads[in.actions] - (gained + in.value[row]);
+    __syncwarp();  // the zeros are written
+    each([&](int a) {
+      const float log = heads[a] - shift, chance = expf(log);
+      float slope = chance * (entropy_weight * (log + entropy) - objective.pull);
+      if (a == action) slope += objective.pull;
+      if constexpr (kMagnet) slope += in.magnet_weight * chance * (log - (others[a] - other_shift) - distance);
+      slopes[a] = narrow<T>(scale * slope);
+    });
+    if (lane == 0) slopes[in.actions] = narrow<T>(scale * in.value_weight * off);
+    objective.add(off, entropy, distance, mine);
   }
-  for (int k = 0; k < kTerms; ++k) {
-    const double part = block_sum(lane == 0 ? static_cast<double>(mine[k]) : 0.0);
-    if (threadIdx.x == 0) terms[static_cast<int>(blockIdx.x) * kTerms + k] = part * static_cast<double>(share);
-  }
+  write_terms(mine, lane == 0, share, terms);
 }
 
 }  // namespace
@@ -241,7 +328,7 @@ void ppo_loss_on_card(const Control* control, const LossInput& in, Precision pre
     if (in.stride <= 32) return launch(loss_kernel<T, 8, 4, false>, loss_kernel<T, 8, 4, true>);
     if (in.stride <= 128) return launch(loss_kernel<T, 8, 16, false>, loss_kernel<T, 8, 16, true>);
     if (in.actions <= 1024) return launch(loss_kernel<T, 32, 34, false>, loss_kernel<T, 32, 34, true>);
-    throw std::invalid_argument("games with more than 1,024 actions cannot be learnt on the card yet");
+    return launch(long_loss_kernel<T, false>, long_loss_kernel<T, true>);
   });
   launched("taking the loss");
 }

@@ -1,231 +1,15 @@
-// The CUDA pool: a thread a game. Tables go through shared memory, so that the rules may touch any
-// byte of a game while the card's memory is read and written in whole lines.
+// The CUDA pool: games in flight on the card, played by threads (tables.cuh) or by warps (boards.cuh).
 #pragma once
 
 #include <cstring>
 
-#include "../core/fast_math.hpp"
-#include "../core/pool.hpp"
-#include "pool.hpp"
+#include "boards.cuh"
+#include "tables.cuh"
 
 namespace playmill {
 
-inline constexpr int kBlock = 128;
-inline constexpr int kBlocksWanted = 3;  // on a multiprocessor
-// Copies of the tallies: blocks that count at the same time seldom share a cell.
-inline constexpr int kTallyCopies = 256;
-
-// A block of tables in shared memory. The distance between two is an odd number of words: the same
-// field of neighbouring games then lies in different banks.
 template <Game G>
-struct Staging {
-  static_assert(sizeof(Slot<G>) % 8 == 0);
-  static constexpr int kWords = static_cast<int>(sizeof(Slot<G>) / 8);
-  static constexpr int kStride = kWords | 1;
-  static constexpr std::size_t kTableBytes = static_cast<std::size_t>(kBlock) * kStride * 8;
-  // Behind the tables there is room for what comes one after another: sums of the draw, reports of
-  // the step, rows of the next turns. Reports lie here because what does not fit registers would
-  // otherwise go to the small rest of the cache.
-  static constexpr std::size_t kLaneBytes = kLanes * sizeof(float);
-  static constexpr std::size_t kReportBytes = 2 * sizeof(Report);
-  static constexpr std::size_t kScratchBytes = kLaneBytes > kReportBytes ? kLaneBytes : kReportBytes;
-
-  static std::size_t bytes(int row_bytes) {
-    const auto each =
-        static_cast<std::size_t>(row_bytes) > kScratchBytes ? static_cast<std::size_t>(row_bytes) : kScratchBytes;
-    return kTableBytes + static_cast<std::size_t>(kBlock) * each;
-  }
-
-  template <class T>
-  __device__ static T* scratch(std::uint8_t* room, int thread) {
-    return reinterpret_cast<T*>(room + static_cast<std::size_t>(thread) * kScratchBytes);
-  }
-
-  // Calls visit(word in the card's memory, word in the stage) for this thread's share of the words.
-  template <class Visit>
-  __device__ static void each_word(int count, Visit&& visit) {
-    constexpr int kSlots = kBlock / kWords, kRest = kBlock % kWords;
-    int word = static_cast<int>(threadIdx.x) % kWords;
-    int at = static_cast<int>(threadIdx.x) / kWords * kStride;
-    for (int i = static_cast<int>(threadIdx.x); i < count * kWords; i += kBlock) {
-      visit(i, at + word);
-      word += kRest;
-      at += kSlots * kStride;
-      if (word >= kWords) word -= kWords, at += kStride;
-    }
-  }
-
-  __device__ static void load(const Slot<G>* from, int count, std::uint64_t* stage) {
-    const auto* words = reinterpret_cast<const std::uint64_t*>(from);
-    each_word(count, [&](int i, int staged) { stage[staged] = words[i]; });
-    __syncthreads();
-  }
-
-  __device__ static void store(const std::uint64_t* stage, int count, Slot<G>* to) {
-    __syncthreads();
-    auto* words = reinterpret_cast<std::uint64_t*>(to);
-    each_word(count, [&](int i, int staged) { words[i] = stage[staged]; });
-  }
-};
-
-// Writes a block's rows, which lie packed in shared memory, to the card's memory.
-__device__ inline void copy_out(const std::uint8_t* stage, std::size_t size, std::uint8_t* out) {
-  __syncthreads();
-  const bool aligned = (reinterpret_cast<std::uintptr_t>(out) & 15u) == 0;
-  const std::size_t wide = aligned ? size / 16 : 0;
-  for (std::size_t i = threadIdx.x; i < wide; i += kBlock)
-    reinterpret_cast<uint4*>(out)[i] = reinterpret_cast<const uint4*>(stage)[i];
-  for (std::size_t i = wide * 16 + threadIdx.x; i < size; i += kBlock) out[i] = stage[i];
-}
-
-template <int N, class Visit>
-__device__ void each_member(const BitSet<N>& set, Visit&& visit) {
-  for (int w = 0; w < BitSet<N>::kWords; ++w)
-    for (std::uint64_t bits = set.word[w]; bits != 0; bits &= bits - 1)
-      if (visit(w * 64 + lowest_bit(bits))) return;
-}
-
-struct Drawn {
-  int action;
-  float log_probability;
-};
-
-// The same action as sample_actions() draws on the CPU, sum for sum. `lane` is room for kLanes sums.
-template <int N>
-__device__ Drawn draw_action(const float* logits, const BitSet<N>& legal, bool greedy, float unit, float* lane) {
-  float largest = kNever;
-  each_member(legal, [&](int a) {
-    largest = logits[a] > largest ? logits[a] : largest;
-    return false;
-  });
-  const auto weight = [&](int a) { return logits[a] == kNever ? 0.0f : exp_negative(logits[a] - largest); };
-  for (int k = 0; k < kLanes; ++k) lane[k] = 0.0f;
-  each_member(legal, [&](int a) {
-    lane[a % kLanes] += weight(a);
-    return false;
-  });
-  const float total = add_lanes(lane);
-
-  int chosen = -1;
-  float sum = 0.0f, best = 0.0f;
-  const float target = unit * total;
-  each_member(legal, [&](int a) {
-    const float w = weight(a);
-    if (greedy) {
-      if (chosen < 0 || w > best) chosen = a, best = w;
-      return false;
-    }
-    if (w == 0.0f) return false;
-    chosen = a;
-    sum += w;
-    return sum > target;
-  });
-  return {chosen, chosen < 0 ? NAN : logits[chosen] - largest - logf(total)};
-}
-
-// Where a step's actions come from.
-enum class Answer { kNone, kGiven, kDrawn, kRandom };
-
-template <Game G, Answer kAnswer>
-__global__ void __launch_bounds__(kBlock)
-    advance_tables(Tables<G> tables, Slot<G>* slots, const std::uint8_t* drivers, Tally* tallies, std::size_t first,
-                   std::size_t count, const std::int32_t* given, DrawRows draw, OutcomeRows outcome, TurnRows next,
-                   int row_bytes) {
-  extern __shared__ __align__(16) std::uint64_t shared[];
-  auto* rows = reinterpret_cast<std::uint8_t*>(shared) + Staging<G>::kTableBytes;
-  const std::size_t begin = static_cast<std::size_t>(blockIdx.x) * kBlock;
-  const int live = static_cast<int>(count - begin < kBlock ? count - begin : kBlock);
-  const int thread = static_cast<int>(threadIdx.x);
-  const std::size_t at = begin + threadIdx.x;  // this thread's row
-  const std::size_t row = first + at;          // and its game
-  Staging<G>::load(slots + first + begin, live, shared);
-  Slot<G>& slot = *reinterpret_cast<Slot<G>*>(shared + thread * Staging<G>::kStride);
-  const std::uint8_t* mine = drivers + row * static_cast<std::size_t>(tables.seats);
-
-  if (kAnswer != Answer::kNone && thread < live) {
-    Tally* tally = tallies + static_cast<std::size_t>(blockIdx.x % kTallyCopies) * kDrivers * Tables<G>::kStatCount;
-    int action = 0;
-    if constexpr (kAnswer == Answer::kGiven) action = given[at];
-    if constexpr (kAnswer == Answer::kRandom) action = tables.scripted(slot, 0);
-    if constexpr (kAnswer == Answer::kDrawn) {
-      BitSet<G::kActions> legal;
-      memcpy(&legal, draw.legal + at * sizeof legal, sizeof legal);
-      const float* heads = draw.heads + at * static_cast<std::size_t>(draw.stride);
-      const float unit = Random(mix64(draw.seed, *draw.first_draw + draw.draw), row).unit();
-      const Drawn drawn =
-          draw_action(heads, legal, draw.greedy, unit, Staging<G>::template scratch<float>(rows, thread));
-      action = drawn.action < 0 ? legal.nth(0) : drawn.action;  // logits that are no numbers: the guard reports them
-      draw.action[at] = action;
-      draw.log_probability[at] = drawn.log_probability;
-      if (draw.value != nullptr) draw.value[at] = heads[G::kActions];
-    }
-    Report* reports = Staging<G>::template scratch<Report>(rows, thread);
-    Report& report = reports[0];
-    report = tables.make_report(slot, mine, tally);
-    tables.apply(slot, action, report);
-    outcome.over[at] = static_cast<std::uint8_t>(tables.settle(row, slot, mine, tally, report, reports[1]));
-    for (int s = 0; s < tables.seats; ++s)
-      outcome.rewards[at * static_cast<std::size_t>(tables.seats) + static_cast<std::size_t>(s)] = report.reward[s];
-  }
-  if (next.observation != nullptr) {
-    __syncthreads();  // the reports lie where the rows will
-    if (thread < live) {
-      const G& game = slot.game;
-      const int seat = game.seat();
-      BitSet<G::kActions> legal;
-      game.legal(tables.options, legal);
-      memcpy(next.legal + at * sizeof legal, &legal, sizeof legal);
-      game.observe(tables.options, seat, rows + thread * row_bytes);
-      next.seat[at] = static_cast<std::uint8_t>(seat);
-      next.role[at] = static_cast<std::uint8_t>(game.role());
-      next.driver[at] = mine[seat];
-    }
-    copy_out(rows, static_cast<std::size_t>(live) * static_cast<std::size_t>(row_bytes),
-             next.observation + begin * static_cast<std::size_t>(row_bytes));
-  }
-  if (kAnswer != Answer::kNone) Staging<G>::store(shared, live, slots + first + begin);
-}
-
-// New games (`open`), or only on to the next turn a policy must answer.
-template <Game G>
-__global__ void __launch_bounds__(kBlock)
-    settle_tables(Tables<G> tables, Slot<G>* slots, const std::uint8_t* drivers, Tally* tallies, std::size_t count,
-                  bool open, const std::uint64_t* seeds, std::uint32_t phases) {
-  const std::size_t row = static_cast<std::size_t>(blockIdx.x) * kBlock + threadIdx.x;
-  if (row >= count) return;
-  Tally* tally = tallies + static_cast<std::size_t>(blockIdx.x % kTallyCopies) * kDrivers * Tables<G>::kStatCount;
-  const std::uint8_t* mine = drivers + row * static_cast<std::size_t>(tables.seats);
-  Slot<G>& slot = slots[row];
-  if (open) {
-    tables.open(row, slot, seeds != nullptr ? seeds[row] : tables.episode_seed(row, 0), phases, mine, tally);
-  } else {
-    tables.settle(row, slot, mine, tally);
-  }
-}
-
-template <Game G>
-__global__ void __launch_bounds__(kBlock)
-    script_tables(Tables<G> tables, const Slot<G>* slots, std::size_t count, const std::uint8_t* kinds,
-                  std::int32_t* actions, unsigned long long* bad) {
-  const std::size_t row = static_cast<std::size_t>(blockIdx.x) * kBlock + threadIdx.x;
-  if (row >= count) return;
-  if (kinds[row] >= std::size(G::kBots))
-    atomicMin(bad, static_cast<unsigned long long>(row));
-  else
-    actions[row] = tables.scripted(slots[row], kinds[row]);
-}
-
-template <Game G>
-__global__ void __launch_bounds__(kBlock) find_illegal(Tables<G> tables, const Slot<G>* slots, std::size_t count,
-                                                       const std::int32_t* actions, unsigned long long* bad) {
-  const std::size_t row = static_cast<std::size_t>(blockIdx.x) * kBlock + threadIdx.x;
-  if (row >= count) return;
-  BitSet<G::kActions> legal;
-  slots[row].game.legal(tables.options, legal);
-  const std::int32_t action = actions[row];
-  const bool known = static_cast<std::uint32_t>(action) < static_cast<std::uint32_t>(G::kActions);
-  if (!known || !legal.has(action)) atomicMin(bad, static_cast<unsigned long long>(row));
-}
+using Playing = std::conditional_t<Crewed<G>, ByWarps<G>, ByThreads<G>>;
 
 // Adds up the copies of each cell, and empties them.
 __global__ inline void gather_tallies(Tally* tallies, std::size_t cells, Tally* out) {
@@ -248,6 +32,7 @@ class CudaPool final : public AnyCudaPool {
 
   CudaPool(const typename G::Options& options, std::size_t games, std::uint64_t seed)
       : tables_{options, G::seats(options), seed},
+        prepared_(prepare_tables()),
         row_bytes_(G::schema(options).bytes()),
         games_(games),
         slots_(games * sizeof(Slot<G>)),
@@ -257,10 +42,7 @@ class CudaPool final : public AnyCudaPool {
     slots_.clear(nullptr);
     drivers_.clear(nullptr);
     tallies_.clear(nullptr);
-    allow_shared(advance_tables<G, Answer::kNone>);
-    allow_shared(advance_tables<G, Answer::kGiven>);
-    allow_shared(advance_tables<G, Answer::kDrawn>);
-    allow_shared(advance_tables<G, Answer::kRandom>);
+    Playing<G>::allow(row_bytes_);
     check(cudaStreamSynchronize(nullptr), "making a pool");
   }
 
@@ -275,7 +57,7 @@ class CudaPool final : public AnyCudaPool {
   void act(const std::int32_t* actions, const OutcomeRows& outcome, cudaStream_t stream) override {
     if (!asked_) throw OutOfTurn("act() before turns(): ask for the waiting turns first, then answer them");
     const std::size_t row = first_bad(stream, [&](unsigned long long* bad) {
-      find_illegal<G><<<blocks(games_), kBlock, 0, stream>>>(tables_, slots(), games_, actions, bad);
+      Playing<G>::find_illegal(tables_, slots(), games_, actions, bad, stream);
     });
     if (row < games_) {
       Slot<G> slot;
@@ -291,7 +73,7 @@ class CudaPool final : public AnyCudaPool {
   void bot_actions(const std::uint8_t* kinds, std::int32_t* actions, cudaStream_t stream) override {
     if (!asked_) throw OutOfTurn("bot_actions() before turns(): ask for the waiting turns first");
     const std::size_t row = first_bad(stream, [&](unsigned long long* bad) {
-      script_tables<G><<<blocks(games_), kBlock, 0, stream>>>(tables_, slots(), games_, kinds, actions, bad);
+      Playing<G>::script(tables_, slots(), games_, kinds, actions, bad, stream);
     });
     if (row == games_) return;
     std::uint8_t kind = 0;
@@ -312,7 +94,7 @@ class CudaPool final : public AnyCudaPool {
   }
 
   void reset(const std::uint64_t* seeds, bool stagger, cudaStream_t stream) override {
-    const std::uint32_t phases = stagger && seeds == nullptr ? tables_.typical_turns() : 1;
+    const std::uint32_t phases = stagger && seeds == nullptr ? typical_turns() : 1;
     tables_.first_only = seeds != nullptr;
     DeviceMemory named(seeds != nullptr ? games_ * sizeof(std::uint64_t) : 0);
     if (seeds != nullptr)
@@ -366,38 +148,59 @@ class CudaPool final : public AnyCudaPool {
 
   std::size_t tally_cells() const override { return kCells; }
   void take_tallies(Tally* out, cudaStream_t stream) override {
-    gather_tallies<<<blocks(kCells), kBlock, 0, stream>>>(tallies_.as<Tally>(), kCells, out);
+    gather_tallies<<<blocks_of(kCells, kBlock), kBlock, 0, stream>>>(tallies_.as<Tally>(), kCells, out);
     check(cudaGetLastError(), "adding up tallies");
   }
 
  private:
   Slot<G>* slots() const { return slots_.as<Slot<G>>(); }
-  static unsigned blocks(std::size_t rows) { return static_cast<unsigned>((rows + kBlock - 1) / kBlock); }
 
-  template <class Kernel>
-  void allow_shared(Kernel kernel) const {
-    const auto size = static_cast<int>(Staging<G>::bytes(row_bytes_));
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, size), "asking for shared memory");
-    // Three blocks a multiprocessor: a fourth would take the cache from the rules' own arrays.
-    int all = 0;
-    check(cudaDeviceGetAttribute(&all, cudaDevAttrMaxSharedMemoryPerMultiprocessor, 0), "asking for shared memory");
-    const int percent = std::min(100, (kBlocksWanted * (size + 1024) * 100 + all - 1) / all);
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, percent),
-          "asking for shared memory");
+  // Tables that the options point at, copied to the card.
+  DeviceMemory prepare_tables() {
+    const Prepared made = prepare<G>(tables_.options);
+    DeviceMemory copy(made.bytes);
+    if constexpr (requires { tables_.options.prepared; }) {
+      if (made.bytes > 0)
+        check(cudaMemcpy(copy.as(), tables_.options.prepared, made.bytes, cudaMemcpyHostToDevice), "sending tables");
+      tables_.options.prepared = made.bytes > 0 ? copy.as() : nullptr;
+    }
+    return copy;
+  }
+
+  // Played on the host, which does not see the card's tables.
+  std::uint32_t typical_turns() const {
+    Tables<G> here = tables_;
+    if constexpr (requires { here.options.prepared; }) here.options.prepared = nullptr;
+    return here.typical_turns();
+  }
+
+  Step<G> step_of(std::size_t first, std::size_t count) const {
+    Step<G> step;
+    step.slots = slots();
+    step.drivers = drivers_.as<std::uint8_t>();
+    step.tallies = tallies_.as<Tally>();
+    step.first = first;
+    step.count = count;
+    step.row_bytes = row_bytes_;
+    step.legal_bytes = static_cast<int>(legal_bytes_of<G>(tables_.options));
+    step.actions = actions_of<G>(tables_.options);
+    return step;
   }
 
   template <Answer kAnswer>
   void advance(std::size_t first, std::size_t count, const std::int32_t* actions, const DrawRows& draw,
                const OutcomeRows& outcome, const TurnRows& next, cudaStream_t stream) {
-    advance_tables<G, kAnswer><<<blocks(count), kBlock, Staging<G>::bytes(row_bytes_), stream>>>(
-        tables_, slots(), drivers_.as<std::uint8_t>(), tallies_.as<Tally>(), first, count, actions, draw, outcome, next,
-        row_bytes_);
+    Step<G> step = step_of(first, count);
+    step.given = actions;
+    step.draw = draw;
+    step.outcome = outcome;
+    step.next = next;
+    Playing<G>::template advance<kAnswer>(tables_, step, stream);
     check(cudaGetLastError(), "stepping the games");
   }
 
   void settle(bool open, const std::uint64_t* seeds, std::uint32_t phases, cudaStream_t stream) {
-    settle_tables<G><<<blocks(games_), kBlock, 0, stream>>>(tables_, slots(), drivers_.as<std::uint8_t>(),
-                                                            tallies_.as<Tally>(), games_, open, seeds, phases);
+    Playing<G>::settle(tables_, step_of(0, games_), open, seeds, phases, stream);
     check(cudaGetLastError(), "settling the games");
     check(cudaStreamSynchronize(stream), "settling the games");
     asked_ = false;
@@ -423,17 +226,31 @@ class CudaPool final : public AnyCudaPool {
   std::size_t snapshot_size() const { return sizeof(SnapshotHeader<G>) + bytes(); }
 
   Tables<G> tables_;
+  DeviceMemory prepared_;
   int row_bytes_;
   std::size_t games_;
   DeviceMemory slots_, drivers_, tallies_, bad_;
   bool asked_ = false;
 };
 
+// As with_type(), of the sizes there are on the card.
+template <Game G, class Work>
+auto on_card(const typename G::Options& options, Work&& work) {
+  if constexpr (requires { typename G::CardSizes; }) {
+    return with_size(typename G::CardSizes{}, options, work);
+  } else {
+    return work(std::type_identity<G>{});
+  }
+}
+
 template <Game... Games>
 std::map<std::string, CudaPoolMaker> make_cuda_pools(GameList<Games...>) {
   return {{Games::kName,
            [](const OptionValues& values, std::size_t games, std::uint64_t seed) -> std::unique_ptr<AnyCudaPool> {
-             return std::make_unique<CudaPool<Games>>(read_options<Games>(values), games, seed);
+             const auto options = read_options<Games>(values);
+             return on_card<Games>(options, [&](auto type) -> std::unique_ptr<AnyCudaPool> {
+               return std::make_unique<CudaPool<typename decltype(type)::type>>(options, games, seed);
+             });
            }}...};
 }
 

@@ -2,11 +2,17 @@
 // observation: docs/games/generals.md.
 #pragma once
 
-#include "generals_facts.hpp"
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "generals_map.hpp"
 
 namespace playmill {
 
-// A board of at most kSide by kSide with at most kPlayers.
+// A board of at most kSide by kSide with at most kPlayers. On the card a crew plays it: functions below are called by
+// all hands together, unless they are said to be one hand's.
 template <int kSide, int kPlayers>
 class GeneralsBoard : public GeneralsFacts {
  public:
@@ -14,23 +20,39 @@ class GeneralsBoard : public GeneralsFacts {
   static constexpr int kActions = kSquares * 9 + 1;
   static constexpr int kMostArmy = 65535;
   using Legal = BitSet<kActions>;
-  using Plane = BitSet<plane_bits(kSquares)>;
+  static constexpr bool kCrewed = true;
+  using Map = GeneralsMap<kSide, kPlayers>;
+  using Plane = typename Map::Plane;
 
   static bool fits(const Options& o) { return o.width <= kSide && o.height <= kSide && o.players <= kPlayers; }
 
-  PM_FN void reset(const Options& o, std::uint64_t seed) {
-    *this = GeneralsBoard();
-    alive_ = static_cast<std::uint8_t>((1u << o.players) - 1);
-    make_map(o, seed);
-    for (int s = 0; s < o.players; ++s) {
-      for (int i = 0; i < squares(o); ++i) memory_[s].age[i] = 255;
-      total_[s] = static_cast<std::uint32_t>(o.start_army);
-      land_[s] = 1;
-    }
-    for (int s = 0; s < o.players; ++s) look_around(o, s);
+  PM_APART PM_FN void reset(const Options& o, std::uint64_t seed) {
+    empty();
+    for (int s = 0; s < o.players; ++s) Crew::share(squares(o), [&](int i) { memory_[s].age[i] = 255; });
+    Crew::alone([&] {
+      if (o.maps == 0) {
+        Map map;
+        map.draw(o, seed);
+        lay_out(o, map);
+      } else {
+        lay_out_numbered(o, Random(seed, 0).below(static_cast<std::uint32_t>(o.maps)));
+      }
+    });
+    look_around(o);
   }
 
+  // Makes the maps of options.maps, and has the options point at them; whoever plays keeps what is returned.
+  static Prepared prepare(Options& o);
+
   PM_FN bool over() const { return over_; }
+
+  // What changes when an answer is only taken down, and not yet a tick played, lies behind so many bytes.
+  PM_FN std::size_t quiet_bytes() const {
+    return static_cast<std::size_t>(reinterpret_cast<const std::uint8_t*>(total_) -
+                                    reinterpret_cast<const std::uint8_t*>(this));
+  }
+  PM_FN int ticks() const { return tick_; }
+
   PM_FN int seat() const { return seat_; }
   PM_FN int role() const { return 0; }
 
@@ -38,18 +60,21 @@ class GeneralsBoard : public GeneralsFacts {
 
   // The same as a row of bytes, whole words: a byte a square, then the pass, then builds.
   PM_FN void legal_row(const Options& o, std::uint8_t* out) const {
-    const int n = squares(o);
+    const int n = squares(o), bytes = (actions(o) + 63) / 64 * 8;
     move_bytes(army_, owner_[seat_].word, mountain_.word, o.width, o.edges, n, Plane::kWords, out);
-    const int bytes = (actions(o) + 63) / 64 * 8;
-    for (int i = n; i < bytes; ++i) out[i] = 0;
-    out[n] = 1;
+    Crew::share(bytes - n, [&](int i) { out[n + i] = static_cast<std::uint8_t>(i == 0); });
     if (o.build != kYes) return;
-    each_square(owner_[seat_], [&](int square) {
-      const int action = pass(o) + 1 + square;
-      if (can_build(o, seat_, square))
-        out[action >> 3] = static_cast<std::uint8_t>(out[action >> 3] | 1u << (action & 7));
+    Crew::alone([&] {
+      each_square(owner_[seat_], [&](int square) {
+        const int action = pass(o) + 1 + square;
+        if (can_build(o, seat_, square))
+          out[action >> 3] = static_cast<std::uint8_t>(out[action >> 3] | 1u << (action & 7));
+      });
     });
   }
+
+  // A uniform legal action: the one random_action() takes of legal().
+  PM_FN int any_action(const Options& o, Random& random) const;
 
   // Whether one action is legal: as legal() has it.
   PM_FN bool allows(const Options& o, int action) const {
@@ -62,59 +87,38 @@ class GeneralsBoard : public GeneralsFacts {
 
   PM_FN void observe(const Options& o, int seat, std::uint8_t* out) const {
     const Memory& mine = memory_[seat];
-    const int bytes = (squares(o) + 7) / 8;
-    // Whole planes are written where there is room: what follows overwrites what lies beyond the last square.
-    const bool roomy = squares(o) >= 64;
-    const auto put = [&](const Plane& plane) {
-      if (roomy) {
-        memcpy(out, plane.word, sizeof plane.word);
-      } else {
-        memcpy(out, plane.word, static_cast<std::size_t>(bytes));
-      }
-      out += bytes;
-    };
-    put(mine.sight);
-    put(mine.explored);
-    put(owner_[seat]);
-    for (int k = 0; k + 1 < o.players; ++k) put(mine.others[k]);
-    put(mine.city);
-    Plane generals, obstacles;
-    for (int s = 0; s < o.players; ++s)
-      if (knows_general(seat, s)) generals.add(general_[s]);
-    put(generals);
-    put(mountain_ & mine.explored);
-    if (o.fog_obstacles == kYes) obstacles = (mountain_ | city_) - mine.explored;
-    put(obstacles);
-    memcpy(out, mine.army, static_cast<std::size_t>(2 * squares(o)));
-    memcpy(out + 2 * squares(o), mine.age, static_cast<std::size_t>(squares(o)));
-    Writer write(out + 3 * squares(o));
-    write.u16(tick_);
-    write.u8(until(o.city_period));
-    write.u8(until(o.land_period));
-    unsigned alive = 0;
-    for (int k = 0; k < o.players; ++k) {
-      const int s = after(o, seat, k);
-      write.u16(land_[s]);
-      alive |= static_cast<unsigned>(alive_ >> s & 1) << k;
-    }
-    for (int k = 0; k < o.players; ++k) {
-      const std::uint32_t all = total_[after(o, seat, k)];
-      write.u16(all < kMostArmy ? all : kMostArmy);
-    }
-    write.u8(static_cast<int>(alive));
-    write.u8(before(o, seat));
+    const int n = squares(o);
+    PlaneWriter planes(out, n);
+    planes.put(mine.sight);
+    planes.put(mine.explored);
+    planes.put(owner_[seat]);
+    for (int k = 0; k + 1 < o.players; ++k) planes.put(mine.others[k]);
+    planes.put(mine.city);
+    planes.template put<Plane>([&](int w) {
+      std::uint64_t generals = 0;
+      for (int s = 0; s < o.players; ++s)
+        if (general_[s] >> 6 == w && knows_general(seat, s)) generals |= 1ull << (general_[s] & 63);
+      return generals;
+    });
+    planes.template put<Plane>([&](int w) { return mountain_.word[w] & mine.explored.word[w]; });
+    const std::uint64_t known = o.fog_obstacles == kYes ? ~0ull : 0;
+    planes.template put<Plane>(
+        [&](int w) { return (mountain_.word[w] | city_.word[w]) & ~mine.explored.word[w] & known; });
+    planes.put_numbers(mine.army, n);
+    planes.put_numbers(mine.age, n);
+    if (Crew::hand() == 0) observe_numbers(o, seat, planes.end());
   }
 
   PM_FN void apply(const Options& o, int action, Report& report) {
-    answer_[seat_] = static_cast<std::uint16_t>(action);
     const unsigned later = alive_ >> seat_ >> 1;
-    if (later != 0) {
-      seat_ = static_cast<std::uint8_t>(seat_ + 1 + lowest_bit(later));
-    } else {
-      play_tick(o, report);
-    }
+    Crew::alone([&] {
+      answer_[seat_] = static_cast<std::uint16_t>(action);
+      if (later != 0) seat_ = static_cast<std::uint8_t>(seat_ + 1 + lowest_bit(later));
+    });
+    if (later == 0) play_tick(o, report);
   }
 
+  // One hand's: a scripted move.
   PM_FN int bot(const Options& o, int kind, Random& random) const;
 
   std::string action_text(const Options& o, int action) const;
@@ -140,12 +144,69 @@ class GeneralsBoard : public GeneralsFacts {
     int marching;  // counted before any move
   };
 
+  // ---- The start ----
+
+  PM_FN void empty() {
+    static_assert(sizeof(GeneralsBoard) % sizeof(std::uint64_t) == 0);
+#if defined(__CUDA_ARCH__)
+    Crew::join();
+    Crew::share(sizeof *this / sizeof(std::uint64_t), [&](int i) { reinterpret_cast<std::uint64_t*>(this)[i] = 0; });
+    Crew::join();
+#else
+    memset(static_cast<void*>(this), 0, sizeof *this);
+#endif
+  }
+
+  // One hand's.
+  PM_FN void lay_out(const Options& o, const Map& map) {
+    mountain_ = map.mountain;
+    city_ = map.city;
+    int next = 0;
+    each_square(city_, [&](int square) { army_[square] = map.city_army[next++]; });
+    alive_ = static_cast<std::uint8_t>((1u << o.players) - 1);
+    for (int s = 0; s < o.players; ++s) {
+      general_[s] = map.general[s];
+      owner_[s].add(general_[s]);
+      army_[general_[s]] = static_cast<std::uint16_t>(o.start_army);
+      total_[s] = static_cast<std::uint32_t>(o.start_army);
+      land_[s] = 1;
+    }
+  }
+  PM_FN void lay_out_numbered(const Options& o, std::uint32_t number) {
+    if (o.prepared != nullptr) {
+      lay_out(o, static_cast<const Map*>(o.prepared)[number]);
+    } else {
+      Map map;
+      map.draw_numbered(o, number);
+      lay_out(o, map);
+    }
+  }
+
+  PM_FN void observe_numbers(const Options& o, int seat, std::uint8_t* out) const {
+    Writer write(out);
+    write.u16(tick_);
+    write.u8(until(o.city_period));
+    write.u8(until(o.land_period));
+    unsigned alive = 0;
+    for (int k = 0; k < o.players; ++k) {
+      const int s = after(o, seat, k);
+      write.u16(land_[s]);
+      alive |= static_cast<unsigned>(alive_ >> s & 1) << k;
+    }
+    for (int k = 0; k < o.players; ++k) {
+      const std::uint32_t all = total_[after(o, seat, k)];
+      write.u16(all < kMostArmy ? all : kMostArmy);
+    }
+    write.u8(static_cast<int>(alive));
+    write.u8(before(o, seat));
+  }
+
   // ---- Where things are ----
 
   PM_FN static int pass(const Options& o) { return 8 * squares(o); }
   // The next square in a direction, or -1 beyond the edge.
   PM_FN static int neighbour(const Options& o, int square, int direction) {
-    const auto at = [square](const std::uint64_t* edge) { return edge[square >> 6] >> (square & 63) & 1; };
+    const auto at = [square](const std::uint64_t* edge) { return bit_of(edge, square); };
     switch (direction) {
       case kUp: return at(o.edges.top) ? -1 : square - o.width;
       case kDown: return at(o.edges.bottom) ? -1 : square + o.width;
@@ -185,7 +246,25 @@ class GeneralsBoard : public GeneralsFacts {
 
   // ---- A tick ----
 
-  PM_FN void play_tick(const Options& o, Report& report) {
+  PM_APART PM_FN void play_tick(const Options& o, Report& report) {
+    Crew::alone([&] {
+      play_answers(o, report);
+      ++tick_;
+    });
+    grow(o);
+    const bool decided = (alive_ & (alive_ - 1)) == 0;
+    Crew::alone([&] { over_ = decided || tick_ >= o.max_ticks; });
+    look_around(o);
+    Crew::alone([&] {
+      if (decided) report.reward[lowest_bit(alive_)] += 1.0f;
+      if (o.shaping > 0) pay_gains(o, report);
+      if (over_) count_stats(o, decided, report);
+      seat_ = static_cast<std::uint8_t>(lowest_bit(alive_));
+    });
+  }
+
+  // One hand's, as everything down to growth.
+  PM_APART PM_FN void play_answers(const Options& o, Report& report) {
     Move moves[kPlayers];
     int count = 0;
     for (int s = 0; s < o.players; ++s) {
@@ -205,15 +284,6 @@ class GeneralsBoard : public GeneralsFacts {
       moves[i].marching = moves[i].half ? army / 2 : army - 1;
     }
     make_moves(o, moves, count, report);
-    ++tick_;
-    grow(o);
-    const bool decided = (alive_ & (alive_ - 1)) == 0;
-    over_ = decided || tick_ >= o.max_ticks;
-    if (decided) report.reward[lowest_bit(alive_)] += 1.0f;
-    for (int s = 0; s < o.players; ++s) look_around(o, s);
-    if (o.shaping > 0) pay_gains(o, report);
-    if (over_) count_stats(o, decided, report);
-    seat_ = static_cast<std::uint8_t>(lowest_bit(alive_));
   }
 
   PM_FN void make_moves(const Options& o, Move* moves, int count, Report& report) {
@@ -328,12 +398,6 @@ class GeneralsBoard : public GeneralsFacts {
     }
   }
 
-  PM_FN void grow_square(int square, int seat) {
-    if (army_[square] == kMostArmy) return;
-    ++army_[square];
-    if (seat != kNobody) ++total_[seat];
-  }
-
   PM_FN void grow(const Options& o) {
     const bool cities = tick_ % static_cast<unsigned>(o.city_period) == 0;
     const bool land = tick_ % static_cast<unsigned>(o.land_period) == 0;
@@ -342,28 +406,48 @@ class GeneralsBoard : public GeneralsFacts {
     for (int s = 0; s < o.players; ++s)
       if (lives(s)) built.add(general_[s]);
     for (int s = 0; s < o.players; ++s) {
-      const auto more = [this, s](int square) { grow_square(square, s); };
-      if (cities) each_square(owner_[s] & built, more);
-      if (land) each_square(o.land_growth == kAll ? owner_[s] : owner_[s] - built, more);
+      if (cities) grow_squares(owner_[s] & built, s);
+      if (land) grow_squares(o.land_growth == kAll ? owner_[s] : owner_[s] - built, s);
       free = free - owner_[s];
     }
     if (cities && o.regrowth == kYes)
-      each_square(free, [this](int square) {
+      share_squares(free, [this](int square) {
         if (army_[square] < kCityFull) ++army_[square];
       });
+    Crew::join();
   }
 
+  PM_FN void grow_squares(const Plane& plane, int seat) {
+    int grown = 0;
+    share_squares(plane, [&](int square) {
+      if (army_[square] == kMostArmy) return;
+      ++army_[square];
+      ++grown;
+    });
+    const int all = Crew::sum(grown);
+    if (Crew::hand() == 0) total_[seat] += static_cast<std::uint32_t>(all);
+  }
+
+  PM_FN void look_around(const Options& o) {
+    for (int s = 0; s < o.players; ++s) look_around(o, s);
+  }
   PM_FN void look_around(const Options& o, int seat) {
     Memory& mine = memory_[seat];
-    const Plane sight = widened(owner_[seat], o.width, o.edges);
-    mine.sight = sight;
-    mine.explored = mine.explored | sight;
-    mine.city = (mine.city - sight) | (city_ & sight);
-    for (int k = 0; k + 1 < o.players; ++k)
-      mine.others[k] = (mine.others[k] - sight) | (owner_[after(o, seat, 1 + k)] & sight);
-    for (int s = 0; s < o.players; ++s)
-      if (s != seat && lives(s) && sight.has(general_[s])) met_[seat] = static_cast<std::uint8_t>(met_[seat] | 1u << s);
-    remember_squares(army_, sight.word, squares(o), mine.army, mine.age);
+    widen_squares(owner_[seat].word, o.width, o.edges, Plane::kWords, mine.sight.word);
+    Crew::share(Plane::kWords, [&](int w) {
+      const std::uint64_t sight = mine.sight.word[w];
+      mine.explored.word[w] |= sight;
+      mine.city.word[w] = (mine.city.word[w] & ~sight) | (city_.word[w] & sight);
+      for (int k = 0; k + 1 < o.players; ++k) {
+        std::uint64_t& theirs = mine.others[k].word[w];
+        theirs = (theirs & ~sight) | (owner_[after(o, seat, 1 + k)].word[w] & sight);
+      }
+    });
+    if (Crew::hand() == 0)
+      for (int s = 0; s < o.players; ++s)
+        if (s != seat && lives(s) && mine.sight.has(general_[s]))
+          met_[seat] = static_cast<std::uint8_t>(met_[seat] | 1u << s);
+    remember_squares(army_, mine.sight.word, squares(o), mine.army, mine.age);
   }
 
   // ---- Building ----
@@ -426,15 +510,6 @@ class GeneralsBoard : public GeneralsFacts {
     }
   }
 
-  // ---- Maps: generals_map.hpp ----
-
-  PM_FN void make_map(const Options& o, std::uint64_t seed);
-  PM_FN Plane ground(const Options& o) const;
-  PM_FN static int any_of(const Plane& plane, Random& random);
-  PM_FN void draw_terrain(const Options& o, Random& random);
-  PM_FN bool place_generals(const Options& o, Random& random, int distance, bool fair);
-  PM_FN void place_cities(const Options& o, Random& random);
-
   // ---- Bots: generals_bots.hpp ----
 
   struct Scout;
@@ -457,16 +532,71 @@ class GeneralsBoard : public GeneralsFacts {
 }  // namespace playmill
 
 #include "generals_bots.hpp"
-#include "generals_map.hpp"
 #include "generals_text.hpp"
 
 namespace playmill {
+
+template <int kSide, int kPlayers>
+PM_APART PM_FN int GeneralsBoard<kSide, kPlayers>::any_action(const Options& o, Random& random) const {
+#if defined(__CUDA_ARCH__)
+  const Ways ways(army_, owner_[seat_].word, mountain_.word, o.width, o.edges, squares(o));
+  int upto = ways.count();  // with those of the hands before
+  const int mine = upto;
+  PM_UNROLL
+  for (int k = 1; k < Crew::kHands; k *= 2) {
+    const int before = __shfl_up_sync(~0u, upto, k);
+    if (Crew::hand() >= k) upto += before;
+  }
+  const int moves = __shfl_sync(~0u, upto, Crew::kHands - 1);
+  int builds = 0;
+  if (o.build == kYes) {
+    share_squares(owner_[seat_], [&](int square) { builds += can_build(o, seat_, square); });
+    builds = Crew::sum(builds);
+  }
+  const int wanted = static_cast<int>(random.below(static_cast<std::uint32_t>(moves + 1 + builds)));
+  if (wanted == moves) return pass(o);
+  if (wanted > moves)
+    return Crew::told([&] {
+      int left = wanted - moves - 1, found = 0;
+      each_square(owner_[seat_], [&](int square) {
+        if (can_build(o, seat_, square) && left-- == 0) found = pass(o) + 1 + square;
+      });
+      return found;
+    });
+  const int who = __ffs(static_cast<int>(__ballot_sync(~0u, upto > wanted))) - 1;
+  return __shfl_sync(~0u, ways.nth(wanted - (upto - mine)), who);
+#else
+  Legal legal;
+  this->legal(o, legal);
+  return random_action(legal, random);
+#endif
+}
+
+template <int kSide, int kPlayers>
+Prepared GeneralsBoard<kSide, kPlayers>::prepare(Options& o) {
+  if (o.maps == 0) return {};
+  static std::mutex mutex;
+  static std::map<std::vector<int>, std::weak_ptr<std::vector<Map>>> known;
+  std::vector<int> key;
+  for (const auto& option : kOptions) key.push_back(o.*(option.member));
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<std::vector<Map>> maps = known[key].lock();
+  if (maps == nullptr) {
+    maps = std::make_shared<std::vector<Map>>(static_cast<std::size_t>(o.maps));
+    for (std::size_t i = 0; i < maps->size(); ++i) (*maps)[i].draw_numbered(o, static_cast<std::uint32_t>(i));
+    known[key] = maps;
+  }
+  o.prepared = maps->data();
+  return {maps, maps->size() * sizeof(Map)};
+}
 
 // The game by its name: a board no larger than the options ask for.
 class Generals : public GeneralsBoard<kMaxSide, kMaxSeats> {
  public:
   using Sizes = GameList<GeneralsBoard<12, 2>, GeneralsBoard<20, 2>, GeneralsBoard<32, 2>, GeneralsBoard<12, 8>,
                          GeneralsBoard<20, 8>, GeneralsBoard<32, 8>>;
+  // Fewer on the card: each is a minute of compiling.
+  using CardSizes = GameList<GeneralsBoard<12, 2>, GeneralsBoard<20, 2>, GeneralsBoard<32, 8>>;
 };
 
 static_assert(Game<GeneralsBoard<20, 2>>);

@@ -33,7 +33,7 @@ struct GeneralsBoard<kSide, kPlayers>::Scout {
 
   // Steps to the nearest of `targets` over open ground, kFar where there is no way; cities that are nobody's
   // are in the way unless they are targets.
-  PM_FN void distances(const Plane& targets, std::uint8_t* steps) const {
+  PM_APART PM_FN void distances(const Plane& targets, std::uint8_t* steps) const {
     for (int i = 0; i < squares(o); ++i) steps[i] = kFar;
     const Plane way = (open - free_city) | targets;
     Plane reached = targets, fresh = targets;
@@ -74,7 +74,7 @@ struct GeneralsBoard<kSide, kPlayers>::Scout {
   }
 
   // The most worthwhile capture there is now: enemies before cities before empty land; or a pass.
-  PM_FN int capture(Random& random) const {
+  PM_APART PM_FN int capture(Random& random) const {
     int best = pass(o), most = 0, found = 0;
     each_square(own, [&](int square) {
       for (int d = 0; army(square) > 1 && d < 4; ++d) {
@@ -90,7 +90,7 @@ struct GeneralsBoard<kSide, kPlayers>::Scout {
     return best;
   }
 
-  PM_FN int expand(Random& random) const {
+  PM_APART PM_FN int expand(Random& random) const {
     const int taken = capture(random);
     return taken != pass(o) ? taken : advance(open - own - free_city, random);
   }
@@ -143,7 +143,7 @@ struct GeneralsBoard<kSide, kPlayers>::Scout {
 };
 
 template <int kSide, int kPlayers>
-PM_FN int GeneralsBoard<kSide, kPlayers>::bot(const Options& o, int kind, Random& random) const {
+PM_APART PM_FN int GeneralsBoard<kSide, kPlayers>::bot(const Options& o, int kind, Random& random) const {
   const Scout scout(*this, o);
   switch (kind) {
     case kHunter: return scout.hunt(random);

@@ -2,14 +2,41 @@
 // no one starts with much less room, or much further from a city, than another.
 #pragma once
 
-#include "generals.hpp"
+#include "generals_facts.hpp"
 
 namespace playmill {
 
 template <int kSide, int kPlayers>
-PM_FN void GeneralsBoard<kSide, kPlayers>::make_map(const Options& o, std::uint64_t seed) {
+struct GeneralsMap {
+  using Options = GeneralsOptions;
+  static constexpr int kSquares = kSide * kSide;
+  using Plane = BitSet<plane_bits(kSquares)>;
+
+  Plane mountain, city;
+  std::uint16_t general[kPlayers] = {};
+  std::uint16_t city_army[kSquares / 5 + 1] = {};  // in the order of their squares
+
+  PM_FN void draw(const Options& o, std::uint64_t seed);
+
+  // A map of the many that options.maps says.
+  PM_FN void draw_numbered(const Options& o, std::uint32_t number) {
+    constexpr std::uint64_t kNumbered = 0x6d617073;
+    draw(o, mix64(kNumbered, number));
+  }
+
+ private:
+  PM_FN Plane ground(const Options& o) const;
+  PM_FN static int any_of(const Plane& plane, Random& random);
+  PM_FN void draw_terrain(const Options& o, Random& random);
+  PM_FN bool place_generals(const Options& o, Random& random, int distance, bool fair);
+  PM_FN void place_cities(const Options& o, Random& random);
+};
+
+template <int kSide, int kPlayers>
+PM_APART PM_FN void GeneralsMap<kSide, kPlayers>::draw(const Options& o, std::uint64_t seed) {
   // Fair and far apart first; what cannot be had is asked for less. An open board has room for everybody.
   constexpr int kFairMaps = 12, kMaps = 24, kPicks = 8;
+  *this = GeneralsMap();
   Random random(seed, 0);
   const int room = (o.width + o.height) / (o.players == 2 ? 2 : 3);
   int distance = o.distance < room ? o.distance : room;
@@ -18,7 +45,7 @@ PM_FN void GeneralsBoard<kSide, kPlayers>::make_map(const Options& o, std::uint6
     if (map < kMaps) {
       draw_terrain(o, random);
     } else {
-      mountain_.clear();
+      mountain.clear();
     }
     for (int pick = 0; !placed && pick < kPicks; ++pick) placed = place_generals(o, random, distance, map < kFairMaps);
     if (map >= kFairMaps && distance > 1) --distance;
@@ -27,31 +54,31 @@ PM_FN void GeneralsBoard<kSide, kPlayers>::make_map(const Options& o, std::uint6
 }
 
 template <int kSide, int kPlayers>
-PM_FN auto GeneralsBoard<kSide, kPlayers>::ground(const Options& o) const -> Plane {
+PM_FN auto GeneralsMap<kSide, kPlayers>::ground(const Options& o) const -> Plane {
   Plane out;
-  for (int w = 0; w < Plane::kWords; ++w) out.word[w] = o.edges.all[w] & ~mountain_.word[w];
+  for (int w = 0; w < Plane::kWords; ++w) out.word[w] = o.edges.all[w] & ~mountain.word[w];
   return out;
 }
 
 template <int kSide, int kPlayers>
-PM_FN int GeneralsBoard<kSide, kPlayers>::any_of(const Plane& plane, Random& random) {
+PM_FN int GeneralsMap<kSide, kPlayers>::any_of(const Plane& plane, Random& random) {
   return plane.nth(static_cast<int>(random.below(static_cast<std::uint32_t>(plane.count()))));
 }
 
 template <int kSide, int kPlayers>
-PM_FN void GeneralsBoard<kSide, kPlayers>::draw_terrain(const Options& o, Random& random) {
+PM_FN void GeneralsMap<kSide, kPlayers>::draw_terrain(const Options& o, Random& random) {
   const auto side = [&](int most) {
     if (o.smallest == 0) return most;
     return o.smallest + static_cast<int>(random.below(static_cast<std::uint32_t>(most - o.smallest + 1)));
   };
   const int w = side(o.width), h = side(o.height);
-  mountain_.clear();
+  mountain.clear();
   const auto share = static_cast<std::uint32_t>(o.mountains * 256 / 100);
   std::uint32_t bits = 0;
   for (int y = 0, square = 0; y < o.height; ++y)
     for (int x = 0; x < o.width; ++x, ++square, bits >>= 8) {
       if (square % 4 == 0) bits = random.next();
-      if (x >= w || y >= h || (bits & 255) < share) mountain_.add(square);
+      if (x >= w || y >= h || (bits & 255) < share) mountain.add(square);
     }
   // The largest piece of ground stays; pockets that cannot be reached are filled up.
   Plane left = ground(o), best;
@@ -69,21 +96,22 @@ PM_FN void GeneralsBoard<kSide, kPlayers>::draw_terrain(const Options& o, Random
     }
     left = left - piece;
   }
-  for (int i = 0; i < Plane::kWords; ++i) mountain_.word[i] = o.edges.all[i] & ~best.word[i];
+  for (int i = 0; i < Plane::kWords; ++i) mountain.word[i] = o.edges.all[i] & ~best.word[i];
 }
 
 template <int kSide, int kPlayers>
-PM_FN bool GeneralsBoard<kSide, kPlayers>::place_generals(const Options& o, Random& random, int distance, bool fair) {
+PM_APART PM_FN bool GeneralsMap<kSide, kPlayers>::place_generals(const Options& o, Random& random, int distance,
+                                                                 bool fair) {
   const Plane open = ground(o);
   // Where much more is closed off than was asked for it is no map.
-  if (o.smallest == 0 && 100 * open.count() < squares(o) * (100 - o.mountains) * 6 / 10) return false;
+  if (o.smallest == 0 && 100 * open.count() < o.width * o.height * (100 - o.mountains) * 6 / 10) return false;
   Plane left = open;
   int least = 0, most = 0;  // ground near a general
   for (int s = 0; s < o.players; ++s) {
     if (left.empty()) return false;
-    general_[s] = static_cast<std::uint16_t>(any_of(left, random));
+    general[s] = static_cast<std::uint16_t>(any_of(left, random));
     Plane reached;
-    reached.add(general_[s]);
+    reached.add(general[s]);
     int near = 0;
     for (int step = 1; step < distance; ++step) {
       reached = stepped(reached, open, o.width, o.edges);
@@ -94,42 +122,38 @@ PM_FN bool GeneralsBoard<kSide, kPlayers>::place_generals(const Options& o, Rand
     most = near > most ? near : most;
   }
   if (fair && 4 * most > 5 * least) return false;
-  for (int s = 0; s < o.players; ++s) {
-    owner_[s].add(general_[s]);
-    army_[general_[s]] = static_cast<std::uint16_t>(o.start_army);
-  }
   return true;
 }
 
 template <int kSide, int kPlayers>
-PM_FN void GeneralsBoard<kSide, kPlayers>::place_cities(const Options& o, Random& random) {
+PM_FN void GeneralsMap<kSide, kPlayers>::place_cities(const Options& o, Random& random) {
   constexpr int kTries = 16, kSlack = 3;
   const Plane open = ground(o);
   Plane free = open;
-  for (int s = 0; s < o.players; ++s) free.remove(general_[s]);
+  for (int s = 0; s < o.players; ++s) free.remove(general[s]);
   // Of the part of the board that is used.
-  const int area = o.smallest == 0 ? squares(o) : open.count() * 100 / (100 - o.mountains);
+  const int area = o.smallest == 0 ? o.width * o.height : open.count() * 100 / (100 - o.mountains);
   int wanted = (area * o.cities + 500) / 1000;
   if (const int room = free.count() / 2; wanted > room) wanted = room;
   if (wanted == 0) return;
   for (int tries = 0; tries < kTries; ++tries) {
-    city_.clear();
-    for (int i = 0; i < wanted; ++i) city_.add(any_of(free - city_, random));
+    city.clear();
+    for (int i = 0; i < wanted; ++i) city.add(any_of(free - city, random));
     int least = 0, most = 0;  // steps from a general to its nearest city
     for (int s = 0; s < o.players; ++s) {
       Plane reached;
-      reached.add(general_[s]);
+      reached.add(general[s]);
       int steps = 0;
-      for (; (reached & city_).empty(); ++steps) reached = stepped(reached, open, o.width, o.edges);
+      for (; (reached & city).empty(); ++steps) reached = stepped(reached, open, o.width, o.edges);
       least = s == 0 || steps < least ? steps : least;
       most = steps > most ? steps : most;
     }
     if (most - least <= kSlack) break;
   }
-  each_square(city_, [&](int square) {
+  for (int i = 0; i < wanted; ++i) {
     const auto more = random.below(static_cast<std::uint32_t>(o.city_army_spread + 1));
-    army_[square] = static_cast<std::uint16_t>(o.city_army + static_cast<int>(more));
-  });
+    city_army[i] = static_cast<std::uint16_t>(o.city_army + static_cast<int>(more));
+  }
 }
 
 }  // namespace playmill

@@ -11,6 +11,9 @@ CASES = [(name, {}) for name in registry.names()] + [
     ("skull_king", {"players": 8, "deck": "70", "powers": "off"}),
     ("skull_king", {"players": 3, "schedule": "past_your_bedtime", "scoring": "cannonball"}),
     ("skull_king", {"players": 5, "scoring": "rascal", "harry": "at_once", "win_bonus": 100}),
+    ("generals", {"preset": "source", "width": 9, "height": 7, "max_ticks": 120, "maps": 50}),
+    ("generals", {"preset": "competition", "width": 15, "height": 15, "max_ticks": 200, "shaping": 50}),
+    ("generals", {"width": 24, "height": 18, "players": 5, "order": "smaller", "max_ticks": 150}),
 ]
 every_case = pytest.mark.parametrize(
     ("game", "options"), CASES, ids=["-".join([n, *(f"{k}={v}" for k, v in o.items())]) for n, o in CASES]

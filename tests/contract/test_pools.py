@@ -16,8 +16,6 @@ def make(request):
     kind = NativePool if request.param == "cpu" else HostPool
 
     def made(game, games=16, options=None, **more):
-        if kind is HostPool and game == "generals":
-            pytest.skip("Generals is not played on the card yet")
         return kind(game, games, options=options or {}, **more)
 
     return made
