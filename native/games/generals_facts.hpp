@@ -32,8 +32,7 @@ class GeneralsFacts {
   static constexpr const char* kBots[] = {"random", "expander", "hunter", "defender"};
   static constexpr const char* kStats[] = {"score", "win", "draw", "turns", "land", "armies"};
   static constexpr bool kOpenTable = true;
-  static constexpr const char* kLegend =
-      "A7 general  a7 land  a*7 city  *7 nobody's  ^ mountain  ' remembered  ? never seen  ?^ mountain or city";
+  static constexpr const char* kLegend = "A general  a land  * city  ^ mountain  ' remembered  ? unseen  ?^ obstacle";
   enum Stat { kScore, kWin, kDraw, kTurns, kLand, kArmies };
   enum Bot { kExpander = 1, kHunter, kDefender };
 

@@ -9,13 +9,22 @@
 namespace playmill {
 
 // Colours of the seats: both of letters and of ground, so that they are read on any background.
-inline constexpr const char* kGeneralsSeen[] = {"#ffffff on #b5242b", "#ffffff on #1f5fbf", "#ffffff on #1c7c38",
-                                                "#000000 on #e3b505", "#ffffff on #8a35ad", "#000000 on #35bfc4",
-                                                "#000000 on #f2853d", "#ffffff on #6b4a2f"};
-// The same, of what is remembered and not seen.
-inline constexpr const char* kGeneralsRemembered[] = {"#d5c0c0 on #5d2a2d", "#c2cbdb on #2b4064", "#c0d0c4 on #2a4a33",
-                                                      "#dad2b4 on #655a28", "#d0c0d8 on #4b2e57", "#bcd6d7 on #2a5557",
-                                                      "#e0cdbd on #6f4a31", "#cfc5bd on #43362c"};
+struct GeneralsColours {
+  const char *letters, *ground;              // what is seen
+  const char *faded_letters, *faded_ground;  // what is remembered
+};
+inline constexpr GeneralsColours kGeneralsColours[] = {
+    {"#ffffff", "#b5242b", "#d5c0c0", "#5d2a2d"}, {"#ffffff", "#1f5fbf", "#c2cbdb", "#2b4064"},
+    {"#ffffff", "#1c7c38", "#c0d0c4", "#2a4a33"}, {"#000000", "#e3b505", "#dad2b4", "#655a28"},
+    {"#ffffff", "#8a35ad", "#d0c0d8", "#4b2e57"}, {"#000000", "#35bfc4", "#bcd6d7", "#2a5557"},
+    {"#000000", "#f2853d", "#e0cdbd", "#6f4a31"}, {"#ffffff", "#6b4a2f", "#cfc5bd", "#43362c"}};
+
+// The style of a seat's squares. Those of generals stand out: letters and ground change their colours.
+inline std::string generals_style(int seat, bool seen = true, bool general = false) {
+  const GeneralsColours& of = kGeneralsColours[seat];
+  const std::string letters = seen ? of.letters : of.faded_letters, ground = seen ? of.ground : of.faded_ground;
+  return general ? "bold " + ground + " on " + letters : letters + " on " + ground;
+}
 
 // A square in words; a style that is empty is none.
 struct GeneralsCell {
@@ -36,8 +45,9 @@ inline std::string generals_rows(const std::vector<GeneralsCell>& cells, int wid
   std::string text;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const std::size_t column = i % widths.size();
-    const std::string room(widths[column] - cells[i].text.size(), ' ');
-    text += (column == 0 ? "\n" : " ") + generals_marked(room + cells[i].text, cells[i].style);
+    // The blank before a square has its colour: land that hangs together is one patch.
+    const std::string room(widths[column] - cells[i].text.size() + (column > 0), ' ');
+    text += (column == 0 ? "\n" : "") + generals_marked(room + cells[i].text, cells[i].style);
   }
   return text;
 }
@@ -63,7 +73,7 @@ template <int kSide, int kPlayers>
 std::string GeneralsBoard<kSide, kPlayers>::table_text(const Options& o, int seat) const {
   std::string text = "tick " + std::to_string(tick_) + "  alive ", lands, armies;
   for (int s = 0; s < o.players; ++s) {
-    const std::string style = kGeneralsSeen[s];
+    const std::string style = generals_style(s);
     if (lives(s)) text += generals_marked(std::string(1, static_cast<char>('a' + s)), style);
     lands += ' ' + generals_marked(std::to_string(land_[s]), style);
     armies += ' ' + generals_marked(std::to_string(total_[s]), style);
@@ -94,9 +104,8 @@ std::string GeneralsBoard<kSide, kPlayers>::table_text(const Options& o, int sea
       return {"*" + army + mark, here ? "#000000 on #b4b4b4" : "#d0d0d0 on #5a5a5a"};
     }
     const int whose = owner == kNobody ? 0 : owner;
-    const std::string colours = (here ? kGeneralsSeen : kGeneralsRemembered)[whose];
     const char letter = static_cast<char>((general ? 'A' : 'a') + whose);
-    return {letter + std::string(city ? "*" : "") + army + mark, (general ? "bold underline " : "") + colours};
+    return {letter + std::string(city ? "*" : "") + army + mark, generals_style(whose, here, general)};
   };
   std::vector<GeneralsCell> cells;
   for (int square = 0; square < squares(o); ++square) cells.push_back(cell(square));
