@@ -199,3 +199,12 @@ def test_places_are_shared_by_equals():
     rewards = [1.0, 3.0, 1.0, -5.0]
     assert [place_of(seat, rewards) for seat in range(4)] == [2, 1, 2, 4]
     assert [ordinal(n) for n in (1, 2, 3, 4, 11, 22)] == ["1st", "2nd", "3rd", "4th", "11th", "22nd"]
+
+
+def test_a_board_wider_than_the_window_says_so():
+    terminal = Terminal("quit")
+    spec = registry.spec("generals", {"width": 32, "height": 8})
+    wide = io.StringIO()
+    terminal.console = Console(file=wide, width=60, force_terminal=True, color_system=None)
+    play("generals", spec.options, [BotAgent(spec, "random")], 0, 3, terminal.console, terminal.read)
+    assert re.search(r"the board takes 1\d\d columns: make the window wider", wide.getvalue())

@@ -166,7 +166,10 @@ class _Sitting:
         self.console.print()
         spec, text = self.game.spec, self.game.table_text(self.seat)
         table = view.framed(text, spec.title, who, board=spec.open_table)
-        view.print_wide(self.console, table, view.board_width(text) if spec.open_table else 0)
+        wide = view.board_width(text) if spec.open_table else 0
+        view.print_wide(self.console, table, wide)
+        if self.console.is_terminal and wide > self.console.width:
+            self.console.print(f"the board takes {wide} columns: make the window wider", style="yellow")
         if spec.legend:
             self.console.print(view.legend(spec))
         if legal:

@@ -57,7 +57,7 @@ class Recorder:
                 continue
             running.answers.append(int(moves.action[row]))
             if answers.over[row]:
-                self._ended.put(self._running.pop(game))
+                self._ended.put(running)
                 self._running[game] = _Running(running.spec, running.seed, running.bots)
 
     def reset(self, resets: Resets, answers: Answers) -> None:
