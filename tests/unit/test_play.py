@@ -207,4 +207,4 @@ def test_a_board_wider_than_the_window_says_so():
     wide = io.StringIO()
     terminal.console = Console(file=wide, width=60, force_terminal=True, color_system=None)
     play("generals", spec.options, [BotAgent(spec, "random")], 0, 3, terminal.console, terminal.read)
-    assert re.search(r"the board takes 1\d\d columns: make the window wider", wide.getvalue())
+    assert re.search(r"the board takes \d+ columns: make the window wider", wide.getvalue())
