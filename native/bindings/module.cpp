@@ -103,6 +103,10 @@ class GameHandle {
  public:
   GameHandle(const std::string& name, const OptionValues& options, std::uint64_t seed)
       : game_(entry(name).game(options, seed)) {}
+  static GameHandle from_text(const std::string& name, const OptionValues& options, const std::string& text,
+                              std::uint64_t seed) {
+    return GameHandle(entry(name).game_from(options, text, seed));
+  }
   explicit GameHandle(std::unique_ptr<AnyGame> game) : game_(std::move(game)) {}
   GameHandle copy() const { return GameHandle(game_->copy()); }
   AnyGame& value() { return *game_; }
@@ -132,6 +136,8 @@ nb::dict facts_of(const std::string& name, const OptionValues& options) {
   for (const auto& f : facts.schema.fields())
     fields.append(nb::make_tuple(f.name, static_cast<int>(f.encoding), f.rows, f.columns, f.size, f.scale, f.counted));
   out["fields"] = fields;
+  out["legend"] = facts.legend;
+  out["open_table"] = facts.open_table;
   out["schema_hash"] = facts.schema.hash();
   return out;
 }
@@ -228,6 +234,9 @@ NB_MODULE(_native, m) {
     return names;
   });
   m.def("facts", &facts_of, "name"_a, "options"_a);
+  m.def(
+      "text_options", [](const std::string& name, const std::string& text) { return entry(name).text_options(text); },
+      "name"_a, "text"_a);
 
   // Arrays that are written into are never converted: what was written would be lost in a copy.
   nb::class_<PoolHandle>(m, "Pool")
@@ -252,6 +261,7 @@ NB_MODULE(_native, m) {
 
   nb::class_<GameHandle>(m, "Game")
       .def(nb::init<const std::string&, const OptionValues&, std::uint64_t>(), "name"_a, "options"_a, "seed"_a)
+      .def_static("from_text", &GameHandle::from_text, "name"_a, "options"_a, "text"_a, "seed"_a)
       .def("copy", &GameHandle::copy)
       .def_prop_ro("over", [](const GameHandle& g) { return g.value().over(); })
       .def_prop_ro("seat", [](const GameHandle& g) { return g.value().seat(); })

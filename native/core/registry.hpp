@@ -24,6 +24,8 @@ struct GameFacts {
   int seats = 0, actions = 0, legal_bytes = 0, state_bytes = 0;
   std::vector<std::string> roles, bots, stats;
   std::vector<OptionFacts> options;
+  std::string legend;       // what the signs of a table mean, where they are no words
+  bool open_table = false;  // whether table_text(-1) shows all there is
   Schema schema;
 };
 
@@ -50,6 +52,9 @@ struct GameEntry {
   std::unique_ptr<AnyPool> (*pool)(const OptionValues&, std::size_t games, std::uint64_t seed, int threads);
   std::unique_ptr<AnyHall> (*hall)(const OptionValues&, int threads);
   std::unique_ptr<AnyGame> (*game)(const OptionValues&, std::uint64_t seed);
+  // A game from a position in words, and what the words say of the options. Not every game has them.
+  OptionValues (*text_options)(const std::string& text);
+  std::unique_ptr<AnyGame> (*game_from)(const OptionValues&, const std::string& text, std::uint64_t seed);
 };
 
 template <Game G>
@@ -70,11 +75,29 @@ typename G::Options read_options(const OptionValues& values) {
   return options;
 }
 
+// A game whose positions can be written down: table_text(-1), read back.
+template <class G>
+concept StartsFromText = requires(G game, const typename G::Options& options, const std::string& text) {
+  { G::text_options(text) } -> std::same_as<OptionValues>;
+  { game.set_text(options, text) } -> std::same_as<void>;
+};
+
+template <Game G>
+constexpr bool has_open_table() {
+  if constexpr (requires { G::kOpenTable; }) return G::kOpenTable;
+  return false;
+}
+
 template <Game G>
 class OneGame final : public AnyGame {
  public:
   OneGame(const typename G::Options& options, std::uint64_t seed) : options_(options), seed_(seed) {
     game_.reset(options, seed);
+  }
+  OneGame(const typename G::Options& options, const std::string& text, std::uint64_t seed)
+    requires StartsFromText<G>
+      : options_(options), seed_(seed) {
+    game_.set_text(options, text);
   }
 
   std::unique_ptr<AnyGame> copy() const override { return std::make_unique<OneGame>(*this); }
@@ -120,7 +143,11 @@ class OneGame final : public AnyGame {
   }
 
   std::string action_text(int action) const override { return game_.action_text(options_, action); }
-  std::string table_text(int seat) const override { return game_.table_text(options_, seat); }
+  std::string table_text(int seat) const override {
+    if (seat >= G::seats(options_) || (seat < 0 && !(seat == -1 && has_open_table<G>())))
+      throw std::invalid_argument("there is no seat " + std::to_string(seat) + " at this table");
+    return game_.table_text(options_, seat);
+  }
 
   std::vector<std::uint8_t> state() const override {
     const auto* bytes = reinterpret_cast<const std::uint8_t*>(&game_);
@@ -176,6 +203,8 @@ GameEntry make_entry() {
     const typename G::Options standard;
     for (const auto& o : G::kOptions)
       facts.options.push_back({o.name, o.choices, o.help, o.low, o.high, standard.*(o.member)});
+    if constexpr (requires { G::kLegend; }) facts.legend = G::kLegend;
+    facts.open_table = has_open_table<G>();
     facts.schema = G::schema(options);
     return facts;
   };
@@ -195,6 +224,18 @@ GameEntry make_entry() {
     const auto options = read_options<G>(values);
     return with_type<G>(options, [&](auto type) -> std::unique_ptr<AnyGame> {
       return std::make_unique<OneGame<typename decltype(type)::type>>(options, seed);
+    });
+  };
+  entry.text_options = [](const std::string& text) -> OptionValues {
+    if constexpr (StartsFromText<G>) return G::text_options(text);
+    throw std::invalid_argument("this game cannot start from a text");
+  };
+  entry.game_from = [](const OptionValues& values, const std::string& text, std::uint64_t seed) {
+    const auto options = read_options<G>(values);
+    return with_type<G>(options, [&](auto type) -> std::unique_ptr<AnyGame> {
+      using Sized = typename decltype(type)::type;
+      if constexpr (StartsFromText<Sized>) return std::make_unique<OneGame<Sized>>(options, text, seed);
+      throw std::invalid_argument("this game cannot start from a text");
     });
   };
   return entry;

@@ -123,6 +123,7 @@ class GeneralsBoard : public GeneralsFacts {
 
   std::string action_text(const Options& o, int action) const;
   std::string table_text(const Options& o, int seat) const;
+  void set_text(const Options& o, const std::string& text);  // a game that starts from a board in words
 
  private:
   static constexpr int kNobody = -1;

@@ -1,6 +1,8 @@
 // Generals: what does not depend on the size of the board.
 #pragma once
 
+#include <map>
+
 #include "../core/game.hpp"
 #include "../core/grid.hpp"
 
@@ -31,6 +33,8 @@ class GeneralsFacts {
   static constexpr const char* kRoles[] = {"move"};
   static constexpr const char* kBots[] = {"random", "expander", "hunter", "defender"};
   static constexpr const char* kStats[] = {"score", "win", "draw", "turns", "land", "armies"};
+  static constexpr bool kOpenTable = true;
+  static constexpr const char* kLegend = "A general  a land  * city  ^ mountain  ' remembered  ? unseen  ?^ obstacle";
   enum Stat { kScore, kWin, kDraw, kTurns, kLand, kArmies };
   enum Bot { kExpander = 1, kHunter, kDefender };
 
@@ -116,6 +120,8 @@ class GeneralsFacts {
              " squares, got " + std::to_string(squares);
     return {};
   }
+  // What a board in words says of the options.
+  static std::map<std::string, int> text_options(const std::string& text);
   static int seats(const Options& o) { return o.players; }
   PM_FN static int squares(const Options& o) { return o.width * o.height; }
   PM_FN static int actions(const Options& o) { return squares(o) * (o.build == kYes ? 9 : 8) + 1; }

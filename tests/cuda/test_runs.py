@@ -14,6 +14,7 @@ from playmill.league.evaluate import evaluate
 from playmill.league.exploitability import InformationStates
 from playmill.league.policies import load_policy
 from playmill.policies import Network, Policy
+from playmill.replays import ReplayFile, ReplayWriter
 from playmill.training.config import Checkpoints, Evaluation, Opponents, Train
 from playmill.training.cuda.layers import FusedLayers
 from playmill.training.judge import exact_exploitability
@@ -91,6 +92,15 @@ def test_an_evaluation_on_the_card_is_that_on_the_cpu(game, sample):
         if not sample:
             assert theirs.low == pytest.approx(mine.low, abs=0.02)
             assert theirs.score == pytest.approx(mine.score, rel=0.02, abs=0.02)
+
+
+def test_games_of_an_evaluation_on_the_card_can_be_kept(tmp_path):
+    spec = registry.spec("skull_king")
+    policy = lively(spec, Network(hidden=(64, 32))).cuda()
+    with ReplayWriter(tmp_path / "card.replays") as writer:
+        evaluate(spec, policy, "greedy", deals=5, replays=writer)
+    file = ReplayFile(tmp_path / "card.replays")
+    assert [file.play(number).over for number in range(len(file))] == [True] * 20
 
 
 def test_policies_of_two_devices_do_not_meet():

@@ -73,8 +73,8 @@ class Board:
 
 
 def plain(markup: str) -> str:
-    """The text without rich's markup."""
-    return MARKUP.sub("", markup)
+    """The text without rich's markup and without the blanks that keep columns in line."""
+    return "\n".join(" ".join(line.split()) for line in MARKUP.sub("", markup).splitlines())
 
 
 def parse_board(text: str) -> Board:

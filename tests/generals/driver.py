@@ -164,7 +164,7 @@ class SideBySide:
 
     def check_position(self) -> None:
         """All there is to see between two ticks."""
-        self.same("the table", plain(self.game.table_text(-1)), self.referee.text())
+        self.same("the table", plain(self.game.table_text(-1)), plain(self.referee.text()))
         self.same("over", bool(self.game.over), self.referee.over)
         if self.referee.over:
             self.same("legal actions after the end", list(self.game.legal()), [])
@@ -177,7 +177,7 @@ class SideBySide:
                     where = f"'{name}' as seat {seat} sees it"
                     raise Difference(f"{where}:\n  engine\n{engine[name]}\n  referee\n{values}")
             view = plain(self.game.table_text(seat))
-            self.same(f"the table of seat {seat}", view, self.referee.view_text(seat))
+            self.same(f"the table of seat {seat}", view, plain(self.referee.view_text(seat)))
 
     def check_illegal(self, seat: int) -> None:
         """An action that is not legal raises and changes nothing."""

@@ -6,16 +6,17 @@ from typing import Any
 
 from .board import DOWN, LEFT, RIGHT, UP, Board, Square, parse_board
 from .referee import Referee, Rules
+from .twin import Twin
 
 WAYS = {"up": UP, "down": DOWN, "left": LEFT, "right": RIGHT}
 QUIET = {"preset": "source", "city_period": 100, "land_period": 100}  # nothing grows in the first ticks
 
 
-def stage(board: str, **options: Any) -> Referee:
-    """A referee at this board, without growth where no period is given."""
+def stage(board: str, **options: Any) -> Twin:
+    """Referee and engine at this board, without growth where no period is given."""
     parsed = parse_board(board)
     players = 1 + max(square.owner for square in parsed.squares if square.owner is not None)
-    return Referee(Rules.of(QUIET | {"players": players} | options), parsed)
+    return Twin(Rules.of(QUIET | {"players": players} | options), parsed)
 
 
 def action(board: Board, order: str) -> int:

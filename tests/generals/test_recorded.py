@@ -1,4 +1,4 @@
-"""Games of another implementation, replayed on the referee: see `record` for where they differ."""
+"""Games of another implementation, replayed on referee and engine: see `record` for where they differ."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import pytest
 from .board import parse_board
 from .recording import FOLDER, Recording, checksum, read
 from .referee import Referee, Rules
+from .twin import Twin
 
 FILES = sorted(FOLDER.glob("*.txt"))
 
@@ -15,11 +16,12 @@ def rows(table: Referee) -> str:
     return "\n".join(table.text().splitlines()[1:])
 
 
-def replay(recording: Recording) -> Referee:
-    table = Referee(Rules.of(recording.options), parse_board(recording.start))
+def replay(recording: Recording) -> Twin:
+    table = Twin(Rules.of(recording.options), parse_board(recording.start))
     for number, tick in enumerate(recording.ticks, 1):
         actions = {s: table.board.passing if a is None else a for s, a in enumerate(tick.actions)}
         if recording.won and number == len(recording.ticks):
+            table.again().tick(actions)  # with the engine
             table.carry_out(actions)  # nothing grows in their last tick
             position = checksum(rows(table))
         else:

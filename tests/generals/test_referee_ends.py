@@ -1,4 +1,4 @@
-"""Building, the end of a game, scores, presets and the text form, as the referee sees them."""
+"""Building, the end of a game, scores, presets and the text form, for referee and engine alike."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a seat sees and remembers, by name, on hand-made boards, as the referee sees it."""
+"""What a seat sees and remembers, by name, on hand-made boards, for referee and engine alike."""
 
 import pytest
 

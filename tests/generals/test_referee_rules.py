@@ -1,9 +1,9 @@
-"""The rules of play by name, on hand-made boards, as the referee sees them."""
+"""The rules of play by name, on hand-made boards, for referee and engine alike (see `stage`)."""
 
 import pytest
 
-from .referee import Referee
 from .staging import action, may, play, shown, stage
+from .twin import Twin
 
 # Moves and battles
 
@@ -154,8 +154,9 @@ def test_smaller_breaks_a_tie_for_the_lower_seat() -> None:
     assert shown(table) == "A1 a4 a0 b1 B1"
 
 
-def order_of(table: Referee, *orders: str) -> list[int]:
-    """The seats in the order their moves are made."""
+def order_of(table: Twin, *orders: str) -> list[int]:
+    """The seats in the order their moves are made; the engine shows by the board that it has the same."""
+    play(table.again(), *orders)
     moves = [table._move(seat, action(table.board, order)) for seat, order in enumerate(orders)]
     return [move.seat for move in table.in_order(moves)]
 
@@ -212,6 +213,8 @@ def test_priority_a_ring_starts_with_the_first_in_the_order() -> None:
     ring = ("0,0 right", "1,0 down", "1,1 left", "0,1 up")
     # d goes first, which frees a; a frees b, and b frees c.
     assert order_of(table, *ring) == [3, 0, 1, 2]
+    play(table, *ring)
+    assert shown(table) == "d5 b1 . A1 / c1 c1 . B1 / . . C1 D1"
 
 
 def test_priority_a_free_move_goes_before_a_ring() -> None:

@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from benchmarks.served import Served
 from benchmarks.service_kills import survive
 from benchmarks.service_load import Load, run_load
+from playmill.replays import ReplayFile
 from playmill.serving import Code, ServiceError, connect
 from tests.contract.servers import step
 from tests.integration.program import PROGRAM
@@ -58,6 +59,19 @@ def test_a_drained_server_keeps_every_answer_it_took(tmp_path, rng):
         with connect(server.places[1]) as client:
             assert np.array_equal(client.states(games, 0).turn, turn)
             assert step(client, games, rng)
+
+
+def test_a_drained_server_has_written_down_every_game_that_ended(tmp_path, rng):
+    path = tmp_path / "served.replays"
+    with Served.everywhere(tmp_path, "--replays", str(path)) as server:
+        with connect(server.places[1]) as client:
+            games = client.create("skull_king", 30, bots=["", "greedy", "greedy", "hard"])
+            while step(client, games, rng):
+                pass
+        assert server.drain() == 0
+    file = ReplayFile(path)
+    assert len(file) == 30
+    assert all(file.play(number).over for number in range(30))
 
 
 def test_a_client_survives_its_server(tmp_path, rng):

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import torch
 
+from playmill.cli.main import main
 from playmill.games import PlaymillError, UnknownName, registry
 from playmill.league.evaluate import Z95, evaluate, interval, play_tables, win_shares
 from playmill.league.exploitability import TINY, InformationStates, exploitability
 from playmill.league.ratings import fit, rate
 from playmill.policies import Network, Policy
 from playmill.pools import FIRST_BOT, NativePool
+from playmill.replays import ReplayFile, ReplayWriter
 from playmill.training.config import Evaluation, Plateau, Train
 from playmill.training.judge import Judge, exact_exploitability, metrics_of
 
@@ -303,3 +305,34 @@ def test_the_judge_ranks_others_by_what_is_sure_of_the_wins():
     judge.judge(1000, 1.0, final=False)
     result = judge.latest[config.bots[-1]]
     assert judge.score == result.low < result.win_share
+
+
+# Replays
+
+
+def test_every_game_of_an_evaluation_can_be_kept_and_nothing_else_changes(tmp_path):
+    path = tmp_path / "games.replays"
+    for player, other in (("hard", "greedy"), (untrained(SKULL_KING), "hard")):
+        bare = evaluate(SKULL_KING, player, other, deals=4, threads=2)
+        path.unlink(missing_ok=True)
+        with ReplayWriter(path) as writer:
+            kept = evaluate(
+                SKULL_KING, player, other, deals=4, threads=2, replays=writer, names=("me", "them")
+            )
+        assert dataclasses.replace(kept, turns=bare.turns) == bare
+        file = ReplayFile(path)
+        assert len(file) == kept.games == 16
+        mine = [file[number].replay.names.index("me") for number in range(16)]
+        assert mine == [0, 1, 2, 3] * 4
+        rewards = [file.play(number).rewards[seat] for number, seat in enumerate(mine)]
+        assert np.mean(rewards) == pytest.approx(kept.reward, abs=1e-5)
+
+
+def test_the_command_keeps_the_games_against_every_bot(tmp_path, capsys):
+    path = tmp_path / "games.replays"
+    main(["evaluate", "random", "--game", "kuhn", "--deals", "3", "--replays", str(path)])
+    assert "win share" in capsys.readouterr().out
+    file = ReplayFile(path)
+    assert len(file) == 6 * len(registry.spec("kuhn").bots)
+    for number in range(len(file)):
+        file.play(number)

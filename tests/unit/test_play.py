@@ -11,7 +11,7 @@ from playmill.cli.play import matching, play
 from playmill.cli.table_view import is_known, ordinal, place_of
 from playmill.games import Game, PlaymillError, UnknownName, registry
 from playmill.league.agents import BotAgent, Decision, seat_agents
-from playmill.league.records import load_record, positions
+from playmill.replays import ReplayFile
 
 every_game = pytest.mark.parametrize("game", registry.names())
 
@@ -48,9 +48,13 @@ class Terminal:
         return self.console.file.getvalue()
 
 
+SMALL = {"generals": {"width": 6, "height": 6, "max_ticks": 40}}
+
+
 def sit_down(game, terminal, agents=None, seat=0, seed=3):
-    spec = registry.spec(game)
-    play(game, {}, agents or [BotAgent(spec, spec.bots[-1])], seat, seed, terminal.console, terminal.read)
+    spec = registry.spec(game, SMALL.get(game))
+    others = agents or [BotAgent(spec, spec.bots[-1])]
+    play(game, spec.options, others, seat, seed, terminal.console, terminal.read)
     return terminal.text
 
 
@@ -72,9 +76,9 @@ def test_moves_may_be_given_in_words(game):
     def read(prompt):
         if "another game" in prompt:
             return "n"
-        # The last table ends with "╰─ .. ─╯"; the list of moves follows: " 1) bid 0   2) bid 1".
+        # The last table ends with "╰─ .. ─╯"; a legend may follow, then the moves: " 1) bid 0   2) bid 1".
         moves = terminal.text.rpartition("╯\n")[2]
-        return re.match(r" *1\) (.*?)(   |$)", moves, re.MULTILINE)[1].strip()
+        return re.search(r"^ *1\) (.*?)(   |$)", moves, re.MULTILINE)[1].strip()
 
     terminal.read = read
     assert "No move is called" not in sit_down(game, terminal)
@@ -117,22 +121,31 @@ def test_another_game_is_another_deal_in_another_seat():
 
 
 def test_a_game_can_be_saved_and_played_through_again(tmp_path):
-    file = tmp_path / "games" / "one.json"
+    file = tmp_path / "games" / "one.replays"
     terminal = Terminal("save", f"save {file}", "1")
     inner = terminal.read
     answers = iter([f"save {file}", "n"])
     terminal.read = lambda prompt: next(answers) if "another" in prompt else inner(prompt)
     text = sit_down("liars_dice", terminal)
     assert "Give a file" in text
-    assert text.count("saved /") == 2
-    record = load_record(file)
-    assert record.names == ("you", "honest")
-    assert positions(record)[-1].over
+    assert text.count("saved in /") == 2
+    saved = ReplayFile(file)
+    assert [saved.play(number).over for number in range(len(saved))] == [False, True]
+    assert saved[1].replay.names == ("you", "honest")
+
+
+def test_every_game_played_to_its_end_can_be_kept(tmp_path):
+    terminal, answers = Terminal(), iter(["y", "n"])
+    read = lambda prompt: next(answers) if "another" in prompt else terminal.read(prompt)  # noqa: E731
+    bots = [BotAgent(registry.spec("kuhn"), "random")]
+    play("kuhn", {}, bots, 0, 3, terminal.console, read, replays=tmp_path / "mine.replays")
+    saved = ReplayFile(tmp_path / "mine.replays")
+    assert [saved.play(number).replay.seed for number in range(len(saved))] == [3, 4]
 
 
 def test_saving_where_it_cannot_be_says_so(tmp_path):
     (tmp_path / "file").write_text("")
-    text = sit_down("leduc", Terminal(f"save {tmp_path}/file/deeper.json", "quit"))
+    text = sit_down("leduc", Terminal(f"save {tmp_path}/file/deeper.replays", "quit"))
     assert "not saved" in text
 
 
@@ -186,3 +199,12 @@ def test_places_are_shared_by_equals():
     rewards = [1.0, 3.0, 1.0, -5.0]
     assert [place_of(seat, rewards) for seat in range(4)] == [2, 1, 2, 4]
     assert [ordinal(n) for n in (1, 2, 3, 4, 11, 22)] == ["1st", "2nd", "3rd", "4th", "11th", "22nd"]
+
+
+def test_a_board_wider_than_the_window_says_so():
+    terminal = Terminal("quit")
+    spec = registry.spec("generals", {"width": 32, "height": 8})
+    wide = io.StringIO()
+    terminal.console = Console(file=wide, width=60, force_terminal=True, color_system=None)
+    play("generals", spec.options, [BotAgent(spec, "random")], 0, 3, terminal.console, terminal.read)
+    assert re.search(r"the board takes \d+ columns: make the window wider", wide.getvalue())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import importlib.util
@@ -20,15 +21,16 @@ from rich.table import Table
 
 from playmill import __version__
 from playmill.cli.play import play
-from playmill.cli.watch import watch
+from playmill.cli.watch import Step, watch
+from playmill.cli.watch_file import watch_file
 from playmill.games import GameSpec, PlaymillError, registry, unknown
-from playmill.league.agents import Agent, BotAgent
+from playmill.league.agents import Agent, BotAgent, play_out
 from playmill.league.evaluate import Evaluation, Player, evaluate
 from playmill.league.policies import load_policy
 from playmill.league.policy_agent import PolicyAgent
 from playmill.league.ratings import Rating, rate
-from playmill.league.records import load_record, play_out, save_record
 from playmill.pools.lanes import cuda_lane
+from playmill.replays import ReplayWriter, Timeline
 from playmill.training.config import recipe_names
 
 
@@ -41,6 +43,7 @@ def evaluate_command(
     ratings: bool = False,
     seed: int = 1,
     threads: int | None = None,
+    replays: Path | None = None,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
     """How strong a run, a checkpoint or a bot is: duplicate deals, rotated seats, 95 % intervals.
@@ -54,16 +57,29 @@ def evaluate_command(
         ratings: Elo-style ratings of all of them on mixed tables as well.
         seed: Names the deals.
         threads: Threads; all cores by default.
+        replays: Append every game to this file, for `playmill watch`; those of --ratings are not among them.
         as_json: Print one JSON object instead of tables.
     """
     threads = threads or len(os.sched_getaffinity(0))
     torch.set_num_threads(1)  # every thread plays games of its own
     player, spec, name = _player(who, game)
     others = {n: _player(n, spec.name)[0] for n in (against or spec.bots)}
-    results = {
-        n: evaluate(spec, player, other, deals=deals, seed=seed, threads=threads, sample=sample)
-        for n, other in others.items()
-    }
+    with contextlib.ExitStack() as stack:
+        writer = stack.enter_context(ReplayWriter(replays)) if replays is not None else None
+        results = {
+            n: evaluate(
+                spec,
+                player,
+                other,
+                deals=deals,
+                seed=seed,
+                threads=threads,
+                sample=sample,
+                replays=writer,
+                names=(name, n),
+            )
+            for n, other in others.items()
+        }
     rated = rate(spec, {**others, name: player}, deals=deals, seed=seed, threads=threads) if ratings else []
     if as_json:
         print(
@@ -94,6 +110,7 @@ def play_command(
     seat: int | None = None,
     seed: int | None = None,
     sample: bool = False,
+    replays: Path | None = None,
 ) -> None:
     """Play against an agent in the terminal.
 
@@ -104,45 +121,52 @@ def play_command(
         seat: Your seat; any by default.
         seed: Names the deal.
         sample: The agent draws its moves instead of taking the likeliest.
+        replays: Append every game played to its end to this file.
     """
     agent, spec = _agent(who, game, options, sample)
-    play(spec.name, spec.options, [agent], seat, seed, Console())
+    play(spec.name, spec.options, [agent], seat, seed, Console(), replays=replays)
 
 
 def watch_command(
     what: Annotated[
-        tyro.conf.Positional[str], tyro.conf.arg(metavar="[RECORD|RUN|CHECKPOINT|BOT]")
+        tyro.conf.Positional[str], tyro.conf.arg(metavar="[REPLAYS|RUN|CHECKPOINT|BOT]")
     ] = "greedy",
     against: tuple[str, ...] = (),
-    game: str = "skull_king",
+    game: str = "",
     options: dict[str, str] | None = None,
     seed: int = 0,
     seat: int | None = None,
     delay: float | None = None,
-    save: Path | None = None,
+    replays: Path | None = None,
+    list_games: Annotated[bool, tyro.conf.arg(name="list")] = False,
 ) -> None:
-    """Watch a game move by move: a recorded one, or a fresh one between agents.
+    """Watch a game move by move: one from a file of replays, or a fresh one between agents.
 
     Args:
-        what: A record (.json), or who plays: a run, a checkpoint folder or a bot.
+        what: A file of replays, or who plays: a run, a checkpoint folder or a bot.
         against: Who sits in the other seats; the same agent by default.
-        game: The game, when only bots play.
+        game: The game, when only bots play; of a file, the number of the game, from 1.
         options: Options of the game, when only bots play.
         seed: Names the deal.
-        seat: Show what this seat sees; all hands by default.
+        seat: Show what this seat sees; all there is by default.
         delay: Seconds between two moves; by default a key is waited for.
-        save: Also write the game to this file.
+        replays: Also append the game to this file.
+        list_games: Say what games a file holds, and stop.
     """
-    if what.endswith(".json"):
-        record, thoughts = load_record(Path(what)), None
-    else:
-        first, spec = _agent(what, game, options, sample=False)
-        others = [_agent(name, spec.name, options, sample=False)[0] for name in against] or [first]
-        table = [first, *(others[i % len(others)] for i in range(spec.seats - 1))]
-        record, thoughts = play_out(spec.name, spec.options, table, seed)
-    if save is not None:
-        save_record(save, record)
-    watch(record, Console(), step="key" if delay is None else delay, seat=seat, thoughts=thoughts)
+    step: Step = "key" if delay is None else delay
+    if Path(what).is_file() or Path(what).suffix == ".replays":
+        watch_file(Path(what), game, Console(), step=step, seat=seat, list_games=list_games)
+        return
+    if list_games:
+        raise PlaymillError(f"--list is for a file of replays, and '{what}' is none")
+    first, spec = _agent(what, game or "skull_king", options, sample=False)
+    others = [_agent(name, spec.name, options, sample=False)[0] for name in against] or [first]
+    table = [first, *(others[i % len(others)] for i in range(spec.seats - 1))]
+    replay, thoughts = play_out(spec.name, spec.options, table, seed)
+    if replays is not None:
+        with ReplayWriter(replays) as writer:
+            writer.add(replay)
+    watch(Timeline(replay), Console(), step=step, seat=seat, thoughts=thoughts)
 
 
 def games_command(

@@ -33,7 +33,7 @@ Turns the rules of a turn-based game into a strong agent.
   train     [RECIPE]  train an agent by self-play       playmill train skull_king/quick
   evaluate  RUN       how strong it is, with intervals  playmill evaluate runs/skull_king-1
   play      [RUN]     play against it in the terminal   playmill play runs/skull_king-1
-  watch     [RUN]     watch it play, move by move       playmill watch runs/skull_king-1
+  watch     [RUN]     watch it play, or a replay        playmill watch runs/skull_king-1
   serve               games for other programs, by gRPC or shared memory
   bench     NAME      measure, and print one JSON line  playmill bench pool --json
   games     [NAME]    the games there are, their options and bots

@@ -12,7 +12,7 @@ from rich.text import Text
 from playmill.cli import table_view as view
 from playmill.games import Game, OptionValue, PlaymillError, registry
 from playmill.league.agents import Agent, Decision, seat_agents
-from playmill.league.records import Record, save_record
+from playmill.replays import Replay, ReplayWriter
 
 Read = Callable[[str], str]
 
@@ -23,7 +23,7 @@ HELP = """\
 [bold]hint[/]           what an agent would do in your place
 [bold]think[/]          that, and what the agents thought at their last moves: a look at their cards
 [bold]table[/]          the table and your moves again
-[bold]save FILE[/]      writes the game so far, for [cyan]playmill watch FILE[/]
+[bold]save FILE[/]      adds the game so far to a file, for [cyan]playmill watch FILE[/]
 [bold]quit[/]           leaves the game"""
 
 
@@ -39,9 +39,11 @@ def play(
     seed: int | None,
     console: Console,
     read: Read = input,
+    replays: Path | None = None,
 ) -> None:
     """Plays until the player leaves. `agents`: one for all other seats, or one for each in order of
-    play after the player; without a seat the player starts anywhere and moves round the table."""
+    play after the player; without a seat the player starts anywhere and moves round the table. Games played
+    to their end are appended to `replays`."""
     spec = registry.spec(game, options)
     others = seat_agents(agents, spec.seats - 1)
     if human_seat is not None and not 0 <= human_seat < spec.seats:
@@ -51,7 +53,12 @@ def play(
     console.print(Text.assemble((spec.title, "bold"), (f"   seed {seed}; ? for help", "dim")))
     try:
         while True:
-            _Sitting(Game(game, options, seed), others, seat, seed, console, read).play()
+            sitting = _Sitting(Game(game, options, seed), others, seat, seed, console, read)
+            sitting.play()
+            if replays is not None:
+                sitting.save(str(replays))
+            if not sitting.wants_more():
+                raise _Quit
             seed += 1
             seat = (seat + 1) % spec.seats if human_seat is None else human_seat
     except (EOFError, KeyboardInterrupt):
@@ -78,15 +85,13 @@ class _Sitting:
         """By seat: the number of its last move, the position before it, and what was decided."""
 
     def play(self) -> None:
-        """The whole game; returns when another one is wanted."""
+        """The whole game."""
         while not self.game.over:
             if self.game.seat == self.seat:
                 self.act(self.ask())
             else:
                 self.watch_move()
         self.show_end()
-        if not self.wants_more():
-            raise _Quit
 
     def act(self, action: int) -> None:
         self.rewards = [a + b for a, b in zip(self.rewards, self.game.act(action).tolist(), strict=True)]
@@ -153,13 +158,20 @@ class _Sitting:
         return True
 
     def label(self, seat: int) -> Text:
-        text = view.seat_label(seat, self.seat, self.game.spec.seats)
+        text = view.seat_label(self.game.spec, seat, self.seat)
         return Text.assemble(text, (f" {self.agents[seat].name}", "dim"))
 
     def show_table(self, legal: Sequence[int]) -> None:
         who = " · ".join(self.label(seat).plain for seat in self.agents)
         self.console.print()
-        self.console.print(view.framed(self.game.table_text(self.seat), self.game.spec.title, who))
+        spec, text = self.game.spec, self.game.table_text(self.seat)
+        table = view.framed(text, spec.title, who, board=spec.open_table)
+        wide = view.board_width(text) if spec.open_table else 0
+        view.print_wide(self.console, table, wide)
+        if self.console.is_terminal and wide > self.console.width:
+            self.console.print(f"the board takes {wide} columns: make the window wider", style="yellow")
+        if spec.legend:
+            self.console.print(view.legend(spec))
         if legal:
             self.console.print(view.move_list(self.game, legal))
 
@@ -206,17 +218,18 @@ class _Sitting:
 
     def save(self, file: str) -> None:
         if not file:
-            self.console.print("Give a file: save game.json")
+            self.console.print("Give a file: save my.replays")
             return
         spec = self.game.spec
         names = tuple("you" if s == self.seat else self.agents[s].name for s in range(spec.seats))
-        record = Record(spec.name, spec.options, self.seed, names, tuple(self.actions))
+        replay = Replay(spec.name, spec.options, self.seed, names, tuple(self.actions))
         try:
-            save_record(Path(file).expanduser(), record)
-        except OSError as error:
-            self.console.print(f"[red]not saved:[/] {error.strerror}")
+            with ReplayWriter(Path(file).expanduser()) as writer:
+                writer.add(replay)
+        except PlaymillError as error:
+            self.console.print(Text.assemble(("not saved: ", "red"), str(error)))
         else:
-            self.console.print(Text(f"saved {file}"))
+            self.console.print(Text(f"saved in {file}"))
 
 
 def matching(line: str, moves: Sequence[str]) -> list[int]:

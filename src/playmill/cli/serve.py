@@ -34,6 +34,8 @@ class Serve:
     """Turns between two checkpoints."""
     seconds: float = 10.0
     """Seconds after which anything played is in a checkpoint, however few turns."""
+    replays: Path | None = None
+    """A file to which games played to their end are appended, for `playmill watch`."""
     token_file: Path | None = None
     """A file with the token that callers must send."""
     certificate: Path | None = None
@@ -60,7 +62,7 @@ class Serve:
         if self.token_file is not None and len(access.token) < 16:
             raise PlaymillError(f"{self.token_file}: a token of at least 16 characters is wanted")
         kept = (self.shared, self.folder, self.turns, self.seconds, self.threads, self.grace, self.limits)
-        return Settings(access, *kept)
+        return Settings(access, *kept, self.replays)
 
 
 def serve_command(args: Sequence[str]) -> None:

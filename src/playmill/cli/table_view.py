@@ -6,14 +6,16 @@ from collections.abc import Sequence
 
 from rich import box
 from rich.columns import Columns
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
+from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
-from playmill.games import Game, IllegalAction
+from playmill.games import Game, GameSpec, IllegalAction
 from playmill.league.agents import Decision
 
+_FRAME = 4
 _TOP = 5
 _BAR = 16
 
@@ -23,19 +25,42 @@ def words(game: Game, action: int) -> Text:
     return Text.from_markup(game.action_text(action))
 
 
-def seat_label(seat: int, viewer: int, seats: int) -> str:
-    """A seat as its tables call it: the viewer's neighbours are +1, +2, ... in order of play."""
-    place = (seat - viewer) % seats
-    return "you" if place == 0 else f"seat +{place}"
+def seat_label(spec: GameSpec, seat: int, viewer: int | None) -> str:
+    """A seat as its tables call it: by letters on a board; else the viewer's neighbours are +1, +2, ... in
+    order of play."""
+    if seat == viewer:
+        return "you"
+    if spec.open_table or viewer is None:
+        return chr(ord("a") + seat)
+    return f"seat +{(seat - viewer) % spec.seats}"
 
 
-def framed(markup: str, title: str, footer: str) -> Panel:
-    """A game's words in a frame."""
+def board_width(markup: str) -> int:
+    """Columns of a board in its frame."""
+    return max(line.cell_len for line in Text.from_markup(markup).split("\n")) + _FRAME
+
+
+def print_wide(console: Console, what: RenderableType, width: int) -> None:
+    """Prints in `width` columns, however few the console has: a board in a file is never cut."""
+    lines = console.render_lines(what, console.options.update(width=max(width, console.width)), pad=False)
+    parts = [part for line in lines for part in (*line, Segment.line())]
+    console.print(Segments(parts), end="", crop=False, soft_wrap=True)
+
+
+def legend(spec: GameSpec) -> Text:
+    """What the signs on a board mean."""
+    return Text(spec.legend, "dim")
+
+
+def framed(markup: str, title: str, footer: str, *, board: bool = False) -> Panel:
+    """A game's words in a frame. The lines of a board are never broken."""
+    text = Text.from_markup(markup)
+    text.no_wrap = board
     return Panel(
-        Text.from_markup(markup),
-        title=Text(title, "bold white"),
+        text,
+        title=Text(title, "bold default"),
         title_align="left",
-        subtitle=Text(footer, "grey62"),
+        subtitle=Text(footer, "default"),
         subtitle_align="left",
         border_style="grey42",
         box=box.ROUNDED,
@@ -77,12 +102,11 @@ def is_known(before: Game, moves: Sequence[int], viewer: int) -> bool:
     made, after = before.action_text(moves[0]), _after(before, moves)
     if after is None:
         return False
-    seen = _sight(after, viewer)
     others = [a for a in before.legal() if before.action_text(a) != made]
     if not others:  # what was forced may still be a secret, for the viewer cannot know it was forced
-        return after.over or made in seen[1]
+        return after.over or made in after.table_text(viewer)
     branches = (_after(before, [other, *moves[1:]]) for other in others)
-    return all(branch is not None and _sight(branch, viewer) != seen for branch in branches)
+    return all(branch is not None and not _looks_alike(branch, after, viewer) for branch in branches)
 
 
 def _after(game: Game, moves: Sequence[int]) -> Game | None:
@@ -95,8 +119,10 @@ def _after(game: Game, moves: Sequence[int]) -> Game | None:
     return branch
 
 
-def _sight(game: Game, viewer: int) -> tuple[bytes, str]:
-    return game.observe(viewer).tobytes(), game.table_text(viewer)
+def _looks_alike(one: Game, other: Game, viewer: int) -> bool:
+    if one.observe(viewer).tobytes() != other.observe(viewer).tobytes():
+        return False
+    return one.table_text(viewer) == other.table_text(viewer)
 
 
 def ordinal(place: int) -> str:

@@ -1,204 +1,190 @@
-"""A game, turn by turn: from a record, or fresh between agents (see `play_out`)."""
+"""A game, turn by turn: on a terminal by keys or by itself, elsewhere as plain text."""
 
 from __future__ import annotations
 
-import os
-import select
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
+from rich.segment import Segment, Segments
 from rich.text import Text
 
-from playmill.cli import table_view as view
-from playmill.games import Game, PlaymillError
+from playmill.cli.keys import ReadKey, terminal_key
+from playmill.cli.table_view import print_wide
+from playmill.cli.watch_pages import Pages
 from playmill.league.agents import Decision
-from playmill.league.records import Record, positions
+from playmill.replays import Timeline
 
-ReadKey = Callable[[], str]
 Step = Literal["key"] | float
 
 _NEXT = ("\n", "\r", " ", "\x1b[C", "\x1b[B")
 _BACK = ("b", "B", "\x7f", "\x1b[D", "\x1b[A")
+_ROUND = ("n", "\x1b[6~")
+_ROUND_BACK = ("N", "\x1b[5~")
+_FIRST, _LAST = ("g", "\x1b[H", "\x1b[1~"), ("G", "\x1b[F", "\x1b[4~")
 _LEAVE = ("q", "Q", "\x1b", "\x04")
-_KEYS = "Enter next · b back · number Enter jumps · q quit"
+_OTHER = {"]": 1, "[": -1}
+_PAN = {"h": (-1, 0), "l": (1, 0), "k": (0, -1), "j": (0, 1)}
+_KEYS = "Enter next · b back · n, N a round · g, G ends · p run · v view · number Enter jumps · q quit"
+_RUNNING = "p pauses · + - speed, {:g} s a move · q quit"
+_PACE = 0.3
+"""Seconds a move, when a game is made to run by a key."""
 
 
 def watch(
-    record: Record,
+    timeline: Timeline,
     console: Console,
     *,
     step: Step = "key",
     seat: int | None = None,
     thoughts: Sequence[Decision] | None = None,
     read_key: ReadKey | None = None,
-) -> None:
+    title: str = "",
+    several: bool = False,
+) -> int:
     """Shows the game move by move.
 
-    `step`: "key" waits for one, a number waits that many seconds. `seat`: whose view; None shows all
-    hands. `thoughts`: the decision behind each move, where known. Off a terminal, and without a
-    `read_key`, all moves are printed one after the other."""
-    replay = _Replay(record, seat, thoughts)
-    by_key = step == "key" and (read_key is not None or (console.is_terminal and sys.stdin.isatty()))
+    `step`: "key" waits for one, a number goes on after that many seconds. `seat`: whose view; None shows all
+    there is. `thoughts`: the decision behind each move, where known. Off a terminal, and without a
+    `read_key`, all moves are printed one after the other. With `several` games the keys ] and [ leave for
+    the next (1 is returned) or the one before (-1)."""
+    pages = Pages(timeline, seat, thoughts, title)
+    keys = read_key is not None or (console.is_terminal and sys.stdin.isatty())
     try:
-        if by_key:
-            _turn_pages(replay, console, read_key or terminal_key)
-        else:
-            _run_through(replay, console, 0.0 if step == "key" else float(step))
+        if keys and (step == "key" or console.is_terminal):
+            return _Viewer(pages, console, read_key or terminal_key, step, several).run()
+        _run_through(pages, console, 0.0 if step == "key" else float(step))
     except (EOFError, KeyboardInterrupt):
         console.print()
+    return 0
 
 
-class _Replay:
-    """The pages of a game: page n is the table after n moves."""
+class _Viewer:
+    """A page on the screen, and what keys do with it."""
 
-    def __init__(self, record: Record, seat: int | None, thoughts: Sequence[Decision] | None) -> None:
-        self.record, self.thoughts = record, thoughts
-        self.games = positions(record)
-        self.seats = self.games[0].spec.seats
-        if seat is not None and not 0 <= seat < self.seats:
-            raise PlaymillError(f"{record.game} has seats 0 to {self.seats - 1}, got {seat}")
-        if thoughts is not None and len(thoughts) != len(record.actions):
-            raise PlaymillError(f"{len(record.actions)} moves, but {len(thoughts)} thoughts")
-        self.viewer, self.open = seat or 0, seat is None
-        self.rewards = self._rewards()
+    def __init__(self, pages: Pages, console: Console, read_key: ReadKey, step: Step, several: bool) -> None:
+        self.pages, self.console, self.read_key = pages, console, read_key
+        self.several = several
+        self.running = step != "key"
+        self.pace = _PACE if step == "key" else float(step)
+        self.number, self.typed = 0, ""
+        self.left = self.top = 0
 
-    @property
-    def last(self) -> int:
-        return len(self.record.actions)
+    def run(self) -> int:
+        while True:
+            self.show()
+            if self.running and self.number == self.pages.last:
+                self.running = False
+            key = self.read_key(self.pace if self.running else None)
+            if key in _LEAVE:
+                return 0
+            if self.several and key in _OTHER:
+                return _OTHER[key]
+            if not key:
+                self.turn(self.number + 1)
+            elif key.isdecimal():
+                self.typed += key
+            elif not self.obeyed(key):
+                self.typed = ""
 
-    def name(self, seat: int) -> str:
-        return f"{view.seat_label(seat, self.viewer, self.seats)} ({self.record.names[seat]})"
-
-    def move(self, number: int, page: int) -> Text:
-        """Move `number`, counted from 1, in words, as far as it is known on `page`."""
-        before = self.games[number - 1]
-        words = view.words(before, self.record.actions[number - 1])
-        if not self.known(number, page):
-            words = Text("decides in secret", "dim italic")
-        return Text.assemble((f"{number:>4}  ", "dim"), (self.name(before.seat), "bold"), "  ", words)
-
-    def known(self, number: int, page: int) -> bool:
-        before = self.games[number - 1]
-        moves = self.record.actions[number - 1 : page]
-        return self.open or before.seat == self.viewer or view.is_known(before, moves, self.viewer)
-
-    def table(self, number: int) -> RenderableType:
-        """The viewer's table and, where all hands are open, what is private to the others."""
-        game = self.games[number]
-        lines = [game.table_text(self.viewer)]
-        if self.open:
-            lines += [self._hand(game, seat) for seat in range(self.seats) if seat != self.viewer]
-        turn = "" if game.over else f", {self.name(game.seat)} to {game.role}"
-        sight = "all hands" if self.open else f"as seat {self.viewer} sees it"
-        names = " · ".join(self.name(seat) for seat in range(self.seats))
-        return view.framed("\n".join(lines), f"{sight}{turn}", names)
-
-    def thought(self, number: int) -> RenderableType | None:
-        """What was weighed before move `number`."""
-        if self.thoughts is None or number == 0 or not self.known(number, number):
-            return None
-        decision = self.thoughts[number - 1]
-        return None if decision.probabilities is None else view.thought_view(self.games[number - 1], decision)
-
-    def ending(self) -> RenderableType:
-        if not self.games[-1].over:
-            return Text("the record ends here, before the end of the game", "dim")
-        return view.standings([self.name(seat) for seat in range(self.seats)], self.rewards)
-
-    def _hand(self, game: Game, seat: int) -> str:
-        """The lines of a seat's table that speak of it alone; by custom they begin with "your"."""
-        text, who = game.table_text(seat), view.seat_label(seat, self.viewer, self.seats)
-        own = [line.removeprefix("your ") for line in text.split("\n") if line.startswith("your ")]
-        return "\n".join(f"{who} {line}" for line in own) if own else f"{who}: {text}"
-
-    def _rewards(self) -> list[float]:
-        game, total = self.games[0].copy(), [0.0] * self.seats
-        for action in self.record.actions:
-            total = [a + b for a, b in zip(total, game.act(action).tolist(), strict=True)]
-        return total
-
-
-def _page(replay: _Replay, number: int) -> Group:
-    """Everything there is to see after `number` moves."""
-    title = Text.assemble(
-        (replay.games[0].spec.title, "bold"),
-        (f"   seed {replay.record.seed}   move {number} of {replay.last}", "dim"),
-    )
-    parts: list[RenderableType] = [title, replay.table(number)]
-    parts += [replay.move(n, number) for n in range(max(1, number - replay.seats + 1), number + 1)]
-    if (thought := replay.thought(number)) is not None:
-        parts.append(thought)
-    if number == replay.last:
-        parts.append(replay.ending())
-    return Group(*parts)
-
-
-def _turn_pages(replay: _Replay, console: Console, read_key: ReadKey) -> None:
-    number, typed = 0, ""
-    while True:
-        if console.is_terminal:
-            console.clear()
-        console.print(_page(replay, number))
-        prompt = f"jump to {typed}" if typed else _KEYS
-        console.print(Text(prompt, "dim"))
-        key = read_key()
-        if key.isdecimal():
-            typed += key
-        elif key in _NEXT:
-            number, typed = min(replay.last, int(typed) if typed else number + 1), ""
+    def obeyed(self, key: str) -> bool:
+        number = self.number
+        if key in _NEXT:
+            self.turn(int(self.typed) if self.typed else number + 1)
         elif key in _BACK:
-            number, typed = max(0, number - 1), ""
-        elif key in _LEAVE:
-            return
+            self.turn(number - 1)
+        elif key in _ROUND:
+            self.turn(self.pages.round(number, 1))
+        elif key in _ROUND_BACK:
+            self.turn(self.pages.round(number, -1))
+        elif key in _FIRST:
+            self.turn(0)
+        elif key in _LAST:
+            self.turn(self.pages.last)
+        elif key == "p":
+            self.running = not self.running
+        elif key in ("+", "-"):
+            self.pace = min(10.0, max(0.01, self.pace * (0.5 if key == "+" else 2)))
+        elif key == "v":
+            self.pages = self.pages.turned()
+        elif key in _PAN:
+            across, down = _PAN[key]
+            self.left = max(0, self.left + across * (self.console.width // 3))
+            self.top = max(0, self.top + down * (self.console.height // 3))
         else:
-            typed = ""
+            return False
+        return True
+
+    def turn(self, number: int) -> None:
+        self.number, self.typed = min(self.pages.last, max(0, number)), ""
+
+    def prompt(self) -> str:
+        if self.typed:
+            return f"jump to {self.typed}"
+        keys = _RUNNING.format(self.pace) if self.running else _KEYS
+        return keys + (" · ] [ other games" if self.several else "")
+
+    def show(self) -> None:
+        if not self.console.is_terminal:
+            self.console.print(self.pages.page(self.number))
+            self.console.print(Text(self.prompt(), "dim"))
+            return
+        lines, hidden = self.window()
+        self.console.clear()
+        self.console.print(Segments([part for line in lines for part in (*line, Segment.line())]), end="")
+        self.console.print(Text(hidden or self.prompt(), "dim"), no_wrap=True, overflow="ellipsis", end="")
+
+    def window(self) -> tuple[list[list[Segment]], str]:
+        """The part of the page that fits the terminal, and what to say if that is not all."""
+        width, height = self.console.width, self.console.height - 1
+        wanted = max(width, self.pages.width(self.number))
+        options = self.console.options.update(width=wanted, height=None)
+        lines = self.console.render_lines(self.pages.page(self.number), options, pad=False)
+        self.left = min(self.left, wanted - width)
+        self.top = min(self.top, max(0, len(lines) - height))
+        if wanted == width and len(lines) <= height:
+            return lines, ""
+        shown = lines[self.top : self.top + height]
+        cut = [list(Segment.divide(line, [self.left, self.left + width])) for line in shown]
+        columns = f"columns {self.left + 1} to {self.left + width} of {wanted}"
+        rows = f"rows {self.top + 1} to {self.top + len(shown)} of {len(lines)}"
+        text = f"{columns}, {rows}: h j k l move, or make the window larger · {self.prompt()}"
+        return [parts[1] if len(parts) > 1 else [] for parts in cut], text
 
 
-def _run_through(replay: _Replay, console: Console, delay: float) -> None:
-    """All moves without being asked; the whole table wherever the kind of decision changes."""
-    for number in range(replay.last + 1):
+def _run_through(pages: Pages, console: Console, delay: float) -> None:
+    """All moves without being asked."""
+    for number in range(pages.last + 1):
         if console.is_terminal:
             console.clear()
-            console.print(_page(replay, number))
+            console.print(pages.page(number))
         else:
-            _tell(replay, number, console)
-        if number < replay.last:
+            _tell(pages, number, console)
+        if number < pages.last:
             time.sleep(delay)
 
 
-def _tell(replay: _Replay, number: int, console: Console) -> None:
+def _tell(pages: Pages, number: int, console: Console) -> None:
+    """A move, and the table: a board whenever it is another, cards where another kind of decision begins."""
     if number == 0:
-        console.print(f"{replay.games[0].spec.title}, seed {replay.record.seed}, {replay.last} moves")
+        console.print(f"{pages.spec.title}, {pages.title}seed {pages.replay.seed}, {pages.last} moves")
     else:
-        console.print(replay.move(number, number))
-        if (thought := replay.thought(number)) is not None:
+        console.print(pages.move(number, number))
+        if (thought := pages.thought(number)) is not None:
             console.print(thought)
-    now, ended = replay.games[number], number == replay.last
-    if number == 0 or ended or now.role != replay.games[number - 1].role:
-        console.print(replay.table(number))
+    ended = number == pages.last
+    if number == 0 or ended or _is_news(pages, number):
+        print_wide(console, pages.table(number), pages.width(number))
+    if number == 0 and pages.spec.legend:
+        console.print(Text(pages.spec.legend), soft_wrap=True)
     if ended:
-        console.print(replay.ending())
+        console.print(pages.ending())
 
 
-def terminal_key() -> str:
-    """One key from the terminal, as it is pressed; an arrow is the sequence it sends."""
-    try:
-        import termios
-        import tty
-    except ImportError:  # no termios on Windows: a line at a time
-        return input()[:1] or "\n"
-    handle = sys.stdin.fileno()
-    before = termios.tcgetattr(handle)
-    try:
-        tty.setcbreak(handle, termios.TCSADRAIN)  # the default would drop keys typed ahead
-        key = os.read(handle, 1)
-        if key == b"\x1b" and select.select([handle], [], [], 0.02)[0]:
-            key += os.read(handle, 8)
-    finally:
-        termios.tcsetattr(handle, termios.TCSADRAIN, before)
-    if not key:
-        raise EOFError
-    return key.decode("utf-8", "replace")
+def _is_news(pages: Pages, number: int) -> bool:
+    before, now = pages.game(number - 1), pages.game(number)
+    if pages.spec.open_table:
+        return before.table_text(-1) != now.table_text(-1)
+    return now.role != before.role

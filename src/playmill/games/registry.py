@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from playmill.games.errors import PlaymillError, unknown
 from playmill.games.schema import Schema
 
 OptionValue = int | str | bool
+
+_MARKUP = re.compile(r"\[[^\[\]]*\]")
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,10 @@ class GameSpec:
     roles: tuple[str, ...]
     bots: tuple[str, ...]
     stats: tuple[str, ...]
+    legend: str
+    """What the signs of a table mean, where they are no words."""
+    open_table: bool
+    """Whether `table_text(-1)` shows all there is."""
     schema: Schema
     option_specs: tuple[OptionSpec, ...]
 
@@ -112,6 +119,8 @@ def spec(name: str, options: Mapping[str, OptionValue] | None = None) -> GameSpe
         roles=tuple(facts["roles"]),
         bots=tuple(facts["bots"]),
         stats=tuple(facts["stats"]),
+        legend=facts["legend"],
+        open_table=facts["open_table"],
         schema=Schema.from_native(facts["fields"], facts["schema_hash"]),
         option_specs=specs,
     )
@@ -123,6 +132,25 @@ class Game:
     def __init__(self, name: str, options: Mapping[str, OptionValue] | None = None, seed: int = 0) -> None:
         self.spec = spec(name, options)
         self._native = _native.Game(name, self.spec.native_options, seed)
+
+    @classmethod
+    def from_text(
+        cls, name: str, text: str, options: Mapping[str, OptionValue] | None = None, seed: int = 0
+    ) -> Game:
+        """A game that starts from a position in words, written as `table_text(-1)` shows it. What the words
+        say of the options (the size of a board) need not be said again; nobody remembers anything from
+        before. `seed` names what bots draw. Of the native games, Generals can do it."""
+        if name not in _native.names():
+            raise unknown("game", name, _native.names())
+        plain = _MARKUP.sub("", text)
+        try:
+            written = _native.text_options(name, plain)
+            made = cls.__new__(cls)
+            made.spec = spec(name, {**written, **(options or {})})
+            made._native = _native.Game.from_text(name, made.spec.native_options, plain, seed)
+        except ValueError as error:
+            raise PlaymillError(f"{name}: {error}") from None
+        return made
 
     @property
     def seat(self) -> int:
@@ -168,7 +196,7 @@ class Game:
         return self._native.action_text(action)
 
     def table_text(self, seat: int) -> str:
-        """The table as `seat` sees it, with rich markup."""
+        """The table as `seat` sees it, with rich markup; -1: all there is, where the game can show it."""
         return self._native.table_text(seat)
 
     def state(self) -> bytes:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from playmill.games import Game, GameSpec, PlaymillError
+from playmill.games import Game, GameSpec, OptionValue, PlaymillError
+from playmill.replays import Replay
 
 
 @dataclass(frozen=True)
@@ -56,3 +57,17 @@ def seat_agents(agents: Sequence[Agent], seats: int) -> list[Agent]:
             f"{seats} seats need an agent, got {len(agents)}; name one for all, or one for each"
         )
     return list(agents)
+
+
+def play_out(
+    game: str, options: Mapping[str, OptionValue] | None, agents: Sequence[Agent], seed: int
+) -> tuple[Replay, list[Decision]]:
+    """Plays one game between agents (one for all seats, or one for each); a decision a move."""
+    table = Game(game, options, seed)
+    players = seat_agents(agents, table.spec.seats)
+    decisions = []
+    while not table.over:
+        decisions.append(players[table.seat].choose(table))
+        table.act(decisions[-1].action)
+    names, actions = tuple(p.name for p in players), tuple(d.action for d in decisions)
+    return Replay(game, dict(options or {}), seed, names, actions), decisions

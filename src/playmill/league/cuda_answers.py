@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch.utils.dlpack import from_dlpack
 
@@ -22,6 +23,7 @@ class CudaAnswers:
         self._columns = pool.empty_turns()
         self._turns = [from_dlpack(column) for column in self._columns]
         self._logits = torch.zeros(pool.games, pool.spec.actions, device="cuda")
+        self._actions = torch.zeros(pool.games, dtype=torch.int32, device="cuda")
 
     def step(self, number: int) -> Outcome:
         """Answers all waiting turns; the outcome on the host."""
@@ -38,8 +40,14 @@ class CudaAnswers:
             kinds = torch.where(bots, driver - self.surfaced, torch.zeros_like(driver))
             answered = from_dlpack(self.pool.bot_actions(kinds))
             actions = torch.where(bots, answered, actions)
-        outcome = self.pool.act(actions.contiguous())
+        self._actions = actions.contiguous()
+        outcome = self.pool.act(self._actions)
         return Outcome(np.asarray(outcome.rewards), np.asarray(outcome.over))
+
+    def taken(self) -> npt.NDArray[np.int32]:
+        """The actions of the last step, one a game, on the host."""
+        actions: npt.NDArray[np.int32] = self._actions.cpu().numpy()
+        return actions
 
     def _drawn(self, masked: torch.Tensor, number: int) -> torch.Tensor:
         """An action a row by its probability (the largest of logit plus Gumbel noise)."""

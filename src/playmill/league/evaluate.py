@@ -16,6 +16,7 @@ from playmill.league.cuda_answers import CudaAnswers
 from playmill.policies import Policy
 from playmill.pools import FIRST_BOT, NativePool, Outcome
 from playmill.pools.cuda import CudaPool
+from playmill.replays import Replay, ReplayWriter
 
 Player = Policy | str
 """A policy, or the name of a scripted bot."""
@@ -36,6 +37,8 @@ class Tables:
     totals: npt.NDArray[np.float64]  # [G, S] rewards of each seat over the whole game
     stats: dict[int, dict[str, Tally]]  # entrant -> the game's named statistics
     turns: int
+    actions: tuple[tuple[int, ...], ...] = ()
+    """Of every game, all seats' in the order they were made; only if they were asked for."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ def play_tables(
     *,
     threads: int = 1,
     sample: bool = False,
+    record: bool = False,
 ) -> Tables:
     """Plays game g on deal seeds[g] with entrant seats[g, s] in seat s, each game once."""
     if _device(entrants) == "cuda":
@@ -72,7 +76,7 @@ def play_tables(
     parts = np.array_split(np.arange(len(seats)), min(threads, len(seats)))
 
     def play(part: npt.NDArray[np.int64]) -> Tables:
-        return _play_part(spec, entrants, seats[part], seeds[part], sample)
+        return _play_part(spec, entrants, seats[part], seeds[part], sample, record)
 
     if len(parts) == 1:
         return play(parts[0])
@@ -86,14 +90,18 @@ def _play_part(
     seats: npt.NDArray[np.int64],
     seeds: npt.NDArray[np.uint64],
     sample: bool,
+    record: bool,
 ) -> Tables:
     games = len(seats)
     on_card = _device(entrants) == "cuda"
     pool = CudaPool(spec, games, stagger=False) if on_card else NativePool(spec, games, stagger=False)
     policies, drivers = _drivers(spec, entrants)
     table = drivers[seats]
-    silent = (table >= FIRST_BOT).all(axis=1)
-    table[silent, 0] = table[silent, 0] - FIRST_BOT + _SURFACED
+    bots = table >= FIRST_BOT
+    if not record:  # one a table is enough
+        bots[:, 1:] = False
+        bots &= (table >= FIRST_BOT).all(axis=1, keepdims=True)
+    table[bots] = table[bots] - FIRST_BOT + _SURFACED
     pool.set_drivers(table)
     pool.reset(seeds)
     pool.clear_stats()
@@ -105,12 +113,18 @@ def _play_part(
     totals = np.zeros((games, spec.seats))
     done = np.zeros(games, bool)
     turns = 0
+    actions: list[list[int]] = [[] for _ in range(games)]
     while not done.all():
         outcome = answers.step(turns)
+        if record:
+            taken = answers.taken()
+            for game in np.flatnonzero(~done).tolist():
+                actions[game].append(int(taken[game]))
         totals[~done] += outcome.rewards[~done]
         done |= outcome.over.astype(bool)
         turns += 1
-    return Tables(totals, _stats_by_entrant(pool, drivers), turns * games)
+    recorded = tuple(tuple(moves) for moves in actions) if record else ()
+    return Tables(totals, _stats_by_entrant(pool, drivers), turns * games, recorded)
 
 
 def _join(parts: Sequence[Tables]) -> Tables:
@@ -122,7 +136,8 @@ def _join(parts: Sequence[Tables]) -> Tables:
             for name, (total, count) in cells.items():
                 before = mine.get(name, (0.0, 0))
                 mine[name] = (before[0] + total, before[1] + count)
-    return Tables(np.concatenate([p.totals for p in parts]), stats, sum(p.turns for p in parts))
+    actions = tuple(moves for part in parts for moves in part.actions)
+    return Tables(np.concatenate([p.totals for p in parts]), stats, sum(p.turns for p in parts), actions)
 
 
 def evaluate(
@@ -134,19 +149,28 @@ def evaluate(
     seed: int = 1,
     threads: int = 1,
     sample: bool = False,
+    replays: ReplayWriter | None = None,
+    names: tuple[str, str] = ("player", "other"),
 ) -> Evaluation:
-    """`player` in every seat of every deal, `against` in all the others."""
+    """`player` in every seat of every deal, `against` in all the others. `replays` gets every game, with
+    these `names` of the two."""
     order = np.arange(spec.seats)
     seats = np.where(order[None, :] == order[:, None], 0, 1)
     named = np.random.SeedSequence(seed).generate_state(deals, np.uint64)
+    seated = np.tile(seats, (deals, 1))
+    seeds: npt.NDArray[np.uint64] = np.repeat(named, spec.seats).astype(np.uint64)
     tables = play_tables(
         spec,
         (player, against),
-        np.tile(seats, (deals, 1)),
-        np.repeat(named, spec.seats),
+        seated,
+        seeds,
         threads=threads,
         sample=sample,
+        record=replays is not None,
     )
+    if replays is not None:
+        for row, seed_of, actions in zip(seated.tolist(), seeds.tolist(), tables.actions, strict=True):
+            replays.add(Replay(spec.name, spec.options, seed_of, tuple(names[e] for e in row), actions))
     mine = np.tile(order, deals)
     shares = win_shares(tables.totals)[np.arange(len(mine)), mine].reshape(deals, spec.seats)
     low, high = interval(shares.mean(axis=1))
@@ -209,6 +233,10 @@ class _Answers:
             kinds = np.where(bots, turns.driver - _SURFACED, 0).astype(np.uint8)
             self.actions[bots] = self.pool.bot_actions(kinds)[bots]
         return self.pool.act(self.actions)
+
+    def taken(self) -> npt.NDArray[np.int32]:
+        """The actions of the last step, one a game."""
+        return self.actions
 
 
 def _drivers(spec: GameSpec, entrants: Sequence[Player]) -> tuple[list[Policy], npt.NDArray[np.uint8]]:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ from playmill.pools import FIRST_BOT
 from playmill.serving.columns import KEY_BYTES, U8, U64, Answers, Hosts, Layout, Moves, Resets, Seats, States
 from playmill.serving.errors import Code, ServiceError
 from playmill.serving.limits import Limits, Meter
+from playmill.serving.recorder import Recorder
 
 REMEMBERED = 1024
 """Requests for games whose answer can be asked for again."""
@@ -54,8 +56,10 @@ class House:
         *,
         threads: int = 1,
         clock: Callable[[], float] = time.time,
+        recorder: Recorder | None = None,
     ) -> None:
         self.limits = limits or Limits()
+        self._recorder = recorder
         self.threads = threads
         self.meter = Meter(self.limits)
         self.draining = False
@@ -136,7 +140,10 @@ class House:
         self._refuse_when_draining()
         self._refuse_too_many(len(moves))
         found = hall.layout.empty(Answers, len(moves)) if out is None else out
-        self._changed(_native_call(hall.native.submit, *moves, self._now(), *found))
+        if self._recorder is None:
+            self._changed(_native_call(hall.native.submit, *moves, self._now(), *found))
+        else:
+            self._submit_recorded(self._recorder, hall, moves, found)
         return found
 
     def reset(self, number: int, resets: Resets) -> Answers:
@@ -145,7 +152,11 @@ class House:
         self._refuse_when_draining()
         self._refuse_too_many(len(resets))
         found = hall.layout.empty(Answers, len(resets))
-        self._changed(_native_call(hall.native.reset, *resets, self._now(), *found))
+        with self._noting():
+            changed = _native_call(hall.native.reset, *resets, self._now(), *found)
+            if self._recorder is not None:
+                self._recorder.reset(resets, found)
+        self._changed(changed)
         return found
 
     def delete(self, number: int, hosts: Hosts) -> Answers:
@@ -154,7 +165,11 @@ class House:
         self._refuse_when_draining()
         self._refuse_too_many(len(hosts))
         found = hall.layout.empty(Answers, len(hosts))
-        self._changed(_native_call(hall.native.close, *hosts, found.standing))
+        with self._noting():
+            changed = _native_call(hall.native.close, *hosts, found.standing)
+            if self._recorder is not None:
+                self._recorder.closed(hosts, found)
+        self._changed(changed)
         return found
 
     def sweep(self) -> int:
@@ -163,6 +178,8 @@ class House:
             return 0
         before = self._now() - int(60 * self.limits.idle_minutes)
         closed = sum(int(hall.native.sweep(max(0, before))) for hall in self._halls)
+        if closed and self._recorder is not None:
+            self._forget_swept(self._recorder)
         self._changed(closed)
         return closed
 
@@ -252,8 +269,37 @@ class House:
         nonce, random_seeds = np.frombuffer(os.urandom(16 * count), np.uint64).reshape(2, count)
         game = np.zeros(count, np.uint64)
         named = random_seeds if seeds is None else seeds
-        _native_call(hall.native.open, nonce, named, keys, drivers, self._now(), game)
+        with self._noting():
+            _native_call(hall.native.open, nonce, named, keys, drivers, self._now(), game)
+            if self._recorder is not None:
+                self._recorder.opened(hall.spec, game, named, drivers)
         return Opened(hall, game, keys)
+
+    # Recording
+
+    def _noting(self) -> AbstractContextManager[object]:
+        return nullcontext() if self._recorder is None else self._recorder.lock
+
+    def _submit_recorded(self, recorder: Recorder, hall: Hall, moves: Moves, out: Answers) -> None:
+        # Both may lie in a client's memory: what is noted must be what was played.
+        mine = Moves(*(column.copy() for column in moves))
+        found = hall.layout.empty(Answers, len(moves))
+        with recorder.lock:
+            changed = _native_call(hall.native.submit, *mine, self._now(), *found)
+            recorder.moved(mine, found)
+        for theirs, column in zip(out, found, strict=True):
+            theirs[:] = column
+        self._changed(changed)
+
+    def _forget_swept(self, recorder: Recorder) -> None:
+        with recorder.lock:
+            left = recorder.games
+            gone = np.ones(len(left), bool)
+            for hall in self._halls:
+                keys = np.zeros((len(left), hall.spec.seats + 1, KEY_BYTES), np.uint8)
+                hall.native.keys(left, keys)
+                gone &= ~keys.any(axis=(1, 2))
+            recorder.forget(left[gone])
 
     def _remember(self, request: bytes, hall: Hall, games: U64) -> None:
         self._requests[request] = (hall, games)

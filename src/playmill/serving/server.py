@@ -13,6 +13,7 @@ from playmill.serving.grpc_server import Access, GrpcServer
 from playmill.serving.house import House
 from playmill.serving.keeper import Keeper
 from playmill.serving.limits import Limits
+from playmill.serving.recorder import Recorder
 from playmill.serving.shared import SharedServer
 
 SWEEP = 30.0
@@ -31,11 +32,13 @@ class Settings:
     threads: int = 1
     grace: float = 5.0
     limits: Limits = field(default_factory=Limits)
+    replays: Path | None = None
 
 
 async def serve(settings: Settings, say: Callable[[str], None]) -> None:
     """Serves until SIGTERM or Ctrl-C, then drains: no new calls, running ones end, games are saved."""
-    house = House(settings.limits, threads=settings.threads)
+    recorder = Recorder(settings.replays) if settings.replays is not None else None
+    house = House(settings.limits, threads=settings.threads, recorder=recorder)
     keeper = None
     if settings.folder is not None:
         keeper = Keeper(house, settings.folder, settings.turns, settings.seconds)
@@ -65,6 +68,8 @@ async def serve(settings: Settings, say: Callable[[str], None]) -> None:
     if keeper is not None:
         await asyncio.to_thread(keeper.stop)
         say(f"{house.games:,} games kept in {settings.folder}")
+    if recorder is not None:
+        await asyncio.to_thread(recorder.close)
 
 
 async def _until(stop: asyncio.Event, house: House) -> None:
