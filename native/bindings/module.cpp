@@ -133,6 +133,9 @@ nb::dict facts_of(const std::string& name, const OptionValues& options) {
     fields.append(nb::make_tuple(f.name, static_cast<int>(f.encoding), f.rows, f.columns, f.size, f.scale, f.counted));
   out["fields"] = fields;
   out["schema_hash"] = facts.schema.hash();
+  nb::list groups;
+  for (const auto& group : facts.board.actions) groups.append(nb::make_tuple(group.each_square, group.headings));
+  out["board"] = nb::make_tuple(facts.board.height, facts.board.width, groups);
   return out;
 }
 

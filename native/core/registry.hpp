@@ -25,6 +25,7 @@ struct GameFacts {
   std::vector<std::string> roles, bots, stats;
   std::vector<OptionFacts> options;
   Schema schema;
+  Board board;
 };
 
 // One game, for people and adapters: the same rules as in a pool, a call at a time.
@@ -177,6 +178,7 @@ GameEntry make_entry() {
     for (const auto& o : G::kOptions)
       facts.options.push_back({o.name, o.choices, o.help, o.low, o.high, standard.*(o.member)});
     facts.schema = G::schema(options);
+    facts.board = board_of<G>(options);
     return facts;
   };
   entry.pool = [](const OptionValues& values, std::size_t games, std::uint64_t seed, int threads) {

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from playmill import _native
+from playmill.games.board import Board
 from playmill.games.errors import PlaymillError, unknown
 from playmill.games.schema import Schema
 
@@ -64,6 +65,8 @@ class GameSpec:
     stats: tuple[str, ...]
     schema: Schema
     option_specs: tuple[OptionSpec, ...]
+    board: Board | None = None
+    """What squares there are and which actions belong to them, for games on a board."""
 
     @property
     def native_options(self) -> dict[str, int]:
@@ -114,6 +117,7 @@ def spec(name: str, options: Mapping[str, OptionValue] | None = None) -> GameSpe
         stats=tuple(facts["stats"]),
         schema=Schema.from_native(facts["fields"], facts["schema_hash"]),
         option_specs=specs,
+        board=Board.from_native(*facts["board"]),
     )
 
 

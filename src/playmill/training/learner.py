@@ -145,7 +145,8 @@ class Learner:
             gradient = found[0][0][i]
             for part in found[1:]:
                 gradient.add_(part[0][i])
-            parameter.grad = gradient
+            # Convolutions give theirs with channels last; the fused optimiser reads arrays from end to end.
+            parameter.grad = gradient.contiguous()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.cfg.max_grad_norm)
         if not (bool(norm.isfinite()) and bool(terms.isfinite().all())):
             return None

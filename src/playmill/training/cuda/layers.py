@@ -142,6 +142,8 @@ class TorchLayers:
         self.gradient_precision = "float32"
         self.head_cells: list[int] = []
         self._outputs: tuple[Tensor, Tensor] | None = None
+        # A run is a function of its seed, also where cuDNN convolves; and float32 is float32.
+        torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32 = True, False
         # Autograd's own thread meets the card with something harmless first: cuBLAS would complain.
         torch.zeros(1, device="cuda", requires_grad=True).sum().backward()  # type: ignore[no-untyped-call]
 
@@ -149,7 +151,10 @@ class TorchLayers:
         layout: list[Placed] = []
         at = 0
         for name, parameter in policy.named_parameters():
-            layout.append((name, at, tuple(parameter.shape), tuple(parameter.contiguous().stride())))
+            # Weights of convolutions with channels last, as cuDNN reads them beside boards laid out so.
+            order = torch.channels_last if parameter.ndim == 4 else torch.contiguous_format
+            strides = tuple(torch.empty_like(parameter, memory_format=order).stride())
+            layout.append((name, at, tuple(parameter.shape), strides))
             at += (parameter.numel() + 63) // 64 * 64
         return Player(policy, layout, at, "float32")
 
