@@ -54,8 +54,7 @@ def plane_features(spec: GameSpec) -> PlaneFeatures:
     rest: list[int] = []
     for f in spec.schema.fields:
         whole = range(f.feature, f.feature + f.features)
-        over_board = not f.counted and f.columns * f.rows % board.squares == 0 and _covers(f, board)
-        if not over_board:
+        if f.counted or not _covers(f, board):
             rest.extend(whole)
             continue
         # Categories of one square lie side by side: each is a plane.
