@@ -241,6 +241,11 @@ class Views(nn.Module):
         self.register_buffer("features", features, persistent=False)
         self.register_buffer("actions", torch.from_numpy(board.action_views()), persistent=False)
 
+    def of(self, game: Tensor, seat: Tensor) -> Tensor:
+        """The view [N] of seats [N] of games [N] in flight, always the same: neighbouring games and the seats
+        of one game have different ones, and all views are met equally often."""
+        return (game + seat) % len(self.features)
+
     def seen(self, floats: Tensor, view: Tensor) -> Tensor:
         """Rows [N, features] as they look in their views [N]."""
         return floats.gather(1, self.features[view])

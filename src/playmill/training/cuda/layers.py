@@ -82,8 +82,16 @@ class Layers(Protocol):
         """Moves a policy to the card, its weights laid out as these layers want them."""
 
     def forward(
-        self, player: Player, packed: Tensor, index: Tensor | None, rows: int, heads: Tensor
-    ) -> None: ...
+        self,
+        player: Player,
+        packed: Tensor,
+        index: Tensor | None,
+        rows: int,
+        heads: Tensor,
+        view: Tensor | None = None,
+    ) -> None:
+        """`view`: the board's symmetry of each row, for networks that know boards."""
+
     def backward(self, player: Player, rows: int, add: bool, gradients: Tensor) -> None: ...
 
 
@@ -121,7 +129,16 @@ class FusedLayers:
     def place(self, policy: Policy) -> Player:
         return Player(policy, self.native.layout(), self.native.size, self.gradient_precision)
 
-    def forward(self, player: Player, packed: Tensor, index: Tensor | None, rows: int, heads: Tensor) -> None:
+    def forward(
+        self,
+        player: Player,
+        packed: Tensor,
+        index: Tensor | None,
+        rows: int,
+        heads: Tensor,
+        view: Tensor | None = None,
+    ) -> None:
+        assert view is None, "plain layers know no boards"
         at = 0 if index is None else index.data_ptr()
         weights = player.small.data_ptr()
         self.native.forward(weights, packed.data_ptr(), at, rows, heads.data_ptr(), stream_now())
@@ -158,13 +175,21 @@ class TorchLayers:
             at += (parameter.numel() + 63) // 64 * 64
         return Player(policy, layout, at, "float32")
 
-    def forward(self, player: Player, packed: Tensor, index: Tensor | None, rows: int, heads: Tensor) -> None:
+    def forward(
+        self,
+        player: Player,
+        packed: Tensor,
+        index: Tensor | None,
+        rows: int,
+        heads: Tensor,
+        view: Tensor | None = None,
+    ) -> None:
         given = packed[:rows] if index is None else packed[index[:rows].clamp(min=0).long()]
         lower = self.precision != "float32"
         # No cache of casts: a graph replays the casts of weights that have moved since.
         autocast = torch.autocast("cuda", TYPES[self.precision], enabled=lower, cache_enabled=False)
         with torch.set_grad_enabled(self.training), autocast:
-            logits, value = player.policy(given)
+            logits, value = player.policy(given, view)
         self._outputs = (logits, value) if self.training else None
         heads[:rows, : self.actions] = logits.detach()
         heads[:rows, self.actions] = value.detach()
