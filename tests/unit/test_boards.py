@@ -3,6 +3,8 @@
 import copy
 import dataclasses
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -331,6 +333,22 @@ def test_the_cost_is_what_torch_counts(network, height, width, players):
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         policy.after_first(first)
     assert forward_flops(spec, network) == counter.get_total_flops() // 2
+
+
+def test_the_table_in_the_docs_is_right():
+    spec = generals(10, 10)
+    page = (Path(__file__).resolve().parents[2] / "docs" / "networks.md").read_text()
+    told = re.findall(
+        r"^\| (U-Net|transformer).*? \| `(.+?)` \| ([\d,]+) \| ([\d.]+) M \|", page, re.MULTILINE
+    )
+    assert len(told) == 5
+    for kind, settings, weights, flops in told:
+        words = settings.replace("--network.", "").split()
+        given = dict(zip(words[::2], map(int, words[1::2]), strict=True))
+        network = Network(body="unet" if kind == "U-Net" else "vit", separate=False, **given)
+        count = sum(p.numel() for p in Policy(spec, network).parameters())
+        assert count == int(weights.replace(",", ""))
+        assert forward_flops(spec, network) == pytest.approx(float(flops) * 1e6, rel=0.01)
 
 
 # --- they learn

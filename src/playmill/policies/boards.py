@@ -91,7 +91,8 @@ class UNet(nn.Module):
 
     Convolutions at full size, at half of it, a quarter, ..., with twice the channels each time; then up
     again, adding what each size had on the way down. There are no norms: sums over a batch would couple rows,
-    others cost more passes over memory than the convolutions themselves, and so few blocks do without."""
+    others cost more passes over memory than the convolutions themselves, and so few blocks do without. A bias
+    is such a pass too: only blocks have one."""
 
     table: Tensor
 
@@ -118,7 +119,7 @@ class UNet(nn.Module):
             for width in self.widths
         )
         self.down = nn.ModuleList(_conv(a, b, stride=2) for a, b in steps)
-        self.up = nn.ModuleList(_conv(b, a, size=1, bias=False) for a, b in steps if squares)
+        self.up = nn.ModuleList(_conv(b, a, size=1) for a, b in steps if squares)
         self.join = nn.ModuleList(_conv(a, a) for a, _ in steps if squares)
 
     def forward(self, floats: Tensor) -> Attended:
@@ -139,7 +140,7 @@ class UNet(nn.Module):
 
     def _stem(self, planes: Tensor) -> Tensor:
         weight = nn.functional.pad(self.stem.weight, (0, 0, 0, 0, 0, self.spare))
-        return nn.functional.conv2d(planes, weight, self.stem.bias, padding=1)
+        return nn.functional.conv2d(planes, weight, padding=1)
 
     def _level(self, level: int, x: Tensor) -> Tensor:
         for block in cast(nn.ModuleList, self.levels[level]):
@@ -163,15 +164,15 @@ class Residual(nn.Module):
         """`branches`: how many of these the board goes through; together they begin as large as one."""
         super().__init__()
         self.act = act
-        self.enter = _conv(width, width)
-        self.leave = _conv(width, width, bias=False, gain=branches**-0.5)
+        self.enter = _conv(width, width, bias=True)
+        self.leave = _conv(width, width, gain=branches**-0.5)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.act(x + self.leave(self.act(self.enter(x))))
 
 
 def _conv(
-    inside: int, outside: int, size: int = 3, stride: int = 1, bias: bool = True, gain: float = 2.0**0.5
+    inside: int, outside: int, size: int = 3, stride: int = 1, bias: bool = False, gain: float = 2.0**0.5
 ) -> nn.Conv2d:
     """Of a board as large as it was, or with stride 2 half as large, rounded up."""
     layer = nn.Conv2d(inside, outside, size, stride, padding=size // 2, bias=bias)
@@ -201,7 +202,7 @@ class BoardActions:
         """[N, actions] from [N, T, of_token] and [N, of_board]: the first numbers of `whole` are added to
         every square's, the others are the logits of actions without a square."""
         kinds = self.board.square_actions
-        squares = self._squares(tokens) + whole[:, None, :kinds]
+        squares = self._squares(tokens) + whole[:, None, :kinds]  # in the wider type of the two
         parts: list[Tensor] = []
         kind = single = 0
         for group in self.board.groups:

@@ -184,7 +184,7 @@ class Policy(nn.Module):
         hidden = [self._trunk(i, part) for i, part in enumerate(parts)]
         logits = self.action_head(hidden[0]).float()
         if attended:
-            logits = self._with_tokens(logits, self.token_head(attended[0].tokens).float())
+            logits = self._with_tokens(logits, self.token_head(attended[0].tokens))
         value = self.value_head(hidden[-1]).float().squeeze(-1)
         return PolicyOutput(logits if view is None else self.views.told(logits, view), value)
 
@@ -192,7 +192,7 @@ class Policy(nn.Module):
         """The logits with what each token adds to those of its own actions."""
         if self.board_actions is not None:
             return self.board_actions.join(tokens, logits)
-        own = tokens.squeeze(-1)  # card c adds to playing card c
+        own = tokens.float().squeeze(-1)  # card c adds to playing card c
         return logits + nn.functional.pad(own, (0, logits.shape[1] - own.shape[1]))
 
     def _enter(self, product: Tensor) -> Tensor:
