@@ -124,6 +124,42 @@ __device__ float2 normaliser(const LossInput& in, int live) {
   return found;
 }
 
+// What the policy's and the value's terms of one row come to.
+struct RowTerms {
+  float advantage, log_ratio, ratio, clipped;
+  bool held;   // the clipped side is the smaller: no gradient
+  float pull;  // the gradient of the policy's term by the logarithm of the action's probability
+  float off;   // the value from its target
+};
+__device__ RowTerms row_terms(const LossInput& in, float2 normal, float gained, float expected, float said,
+                              float chosen, float value) {
+  RowTerms row;
+  row.advantage = (gained - normal.x) * normal.y;
+  row.log_ratio = chosen - said;
+  row.ratio = expf(row.log_ratio);
+  row.clipped = fminf(fmaxf(row.ratio, 1.0f - in.clip), 1.0f + in.clip);
+  row.held = row.clipped * row.advantage < row.ratio * row.advantage;
+  row.pull = row.held ? 0.0f : -row.ratio * row.advantage;
+  row.off = value - (gained + expected);
+  return row;
+}
+
+__device__ void add_terms(const RowTerms& row, float entropy, float distance, float (&mine)[kTerms]) {
+  mine[0] -= row.held ? row.clipped * row.advantage : row.ratio * row.advantage;
+  mine[1] += 0.5f * row.off * row.off;
+  mine[2] += entropy;
+  mine[3] += row.ratio - 1.0f - row.log_ratio;
+  mine[4] += distance;
+  mine[5] += row.clipped != row.ratio ? 1.0f : 0.0f;
+}
+
+__device__ void write_terms(const float (&mine)[kTerms], bool counts, float share, double* terms) {
+  for (int k = 0; k < kTerms; ++k) {
+    const double part = block_sum(counts ? static_cast<double>(mine[k]) : 0.0);
+    if (threadIdx.x == 0) terms[static_cast<int>(blockIdx.x) * kTerms + k] = part * static_cast<double>(share);
+  }
+}
+
 // kLanes lanes a row, with up to kLanes kItems outputs.
 template <class T, int kLanes, int kItems, bool kMagnet>
 __global__ void __launch_bounds__(kThreads, kItems <= 16 && !kMagnet ? 3 : 1)
@@ -177,13 +213,7 @@ __global__ void __launch_bounds__(kThreads, kItems <= 16 && !kMagnet ? 3 : 1)
     entropy = lanes_sum<kLanes>(entropy);
     if constexpr (kMagnet) distance = lanes_sum<kLanes>(distance);
     chosen = __shfl_sync(~0u, chosen, action % (2 * kLanes) / 2, kLanes);
-    const float advantage = (gained - normal.x) * normal.y;
-    const float log_ratio = chosen - said;
-    const float ratio = expf(log_ratio);
-    const float clipped = fminf(fmaxf(ratio, 1.0f - in.clip), 1.0f + in.clip);
-    const bool held = clipped * advantage < ratio * advantage;  // the clipped side is the smaller: no gradient
-    const float pull = held ? 0.0f : -ratio * advantage;
-    const float off = value - (gained + expected);
+    const RowTerms told = row_terms(in, normal, gained, expected, said, chosen, value);
 #pragma unroll
     for (int k = 0; k < kItems; k += 2) {
       const int a = output_of<kLanes>(k, lane);
@@ -191,28 +221,86 @@ __global__ void __launch_bounds__(kThreads, kItems <= 16 && !kMagnet ? 3 : 1)
       Two<T> two;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        float slope = a + i == in.actions && row >= 0 ? in.value_weight * off : 0.0f;
+        float slope = a + i == in.actions && row >= 0 ? in.value_weight * told.off : 0.0f;
         if (legal >> (k + i) & 1) {
-          slope = chance[k + i] * (entropy_weight * (log[k + i] + entropy) - pull);
-          if (a + i == action) slope += pull;
+          slope = chance[k + i] * (entropy_weight * (log[k + i] + entropy) - told.pull);
+          if (a + i == action) slope += told.pull;
           if constexpr (kMagnet) slope += in.magnet_weight * chance[k + i] * (log[k + i] - other[k + i] - distance);
         }
         two.value[i] = narrow<T>(scale * slope);
       }
       *reinterpret_cast<Two<T>*>(gradient + begin + a) = two;
     }
-    if (row < 0) continue;
-    mine[0] -= held ? clipped * advantage : ratio * advantage;
-    mine[1] += 0.5f * off * off;
-    mine[2] += entropy;
-    mine[3] += ratio - 1.0f - log_ratio;
-    mine[4] += distance;
-    mine[5] += clipped != ratio ? 1.0f : 0.0f;
+    if (row >= 0) add_terms(told, entropy, distance, mine);
   }
-  for (int k = 0; k < kTerms; ++k) {
-    const double part = block_sum(lane == 0 ? static_cast<double>(mine[k]) : 0.0);
-    if (threadIdx.x == 0) terms[static_cast<int>(blockIdx.x) * kTerms + k] = part * static_cast<double>(share);
+  write_terms(mine, lane == 0, share, terms);
+}
+
+// The largest of a row's legal outputs plus the logarithm of the sum of their exponentials, for a warp: what to take
+// off an output to have the logarithm of its probability.
+template <class Legal>
+__device__ float log_total(const float* heads, int actions, int lane, Legal legal) {
+  float largest = -3.0e38f, total = 0;
+  for (int a = lane; a < actions; a += 32)
+    if (legal(a)) largest = fmaxf(largest, heads[a]);
+  largest = lanes_max<32>(largest);
+  for (int a = lane; a < actions; a += 32)
+    if (legal(a)) total += expf(heads[a] - largest);
+  return largest + logf(lanes_sum<32>(total));
+}
+
+// The same for more outputs than registers hold: a warp a row, which reads them again for each sum, from the cache.
+template <class T, bool kMagnet>
+__global__ void __launch_bounds__(kThreads)
+    wide_loss_kernel(const Control* control, LossInput in, T* gradient, double* terms) {
+  const int live = live_rows(control, in.whole);
+  const float2 normal = normaliser(in, live);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const float share = live > 0 ? 1.0f / static_cast<float>(live) : 0.0f;
+  const float scale = share * control->scale;
+  const float entropy_weight = control->entropy_weight;
+  float mine[kTerms] = {};
+  constexpr int kAtOnce = kThreads / 32;
+  for (int j = static_cast<int>(blockIdx.x) * kAtOnce + static_cast<int>(threadIdx.x) / 32; j < in.rows;
+       j += static_cast<int>(gridDim.x) * kAtOnce) {
+    const std::size_t begin = static_cast<std::size_t>(j) * static_cast<std::size_t>(in.stride);
+    const float* heads = in.heads + begin;
+    T* slopes = gradient + begin;
+    const std::int32_t row = in.index[j];
+    if (row < 0) {
+      for (int a = lane; a < in.stride; a += 32) slopes[a] = narrow<T>(0.0f);
+      continue;
+    }
+    const std::uint8_t* bits = in.legal + static_cast<std::size_t>(row) * static_cast<std::size_t>(in.legal_bytes);
+    const auto legal = [bits](int a) { return (bits[a >> 3] >> (a & 7) & 1) != 0; };
+    const float shift = log_total(heads, in.actions, lane, legal);
+    const float* other = kMagnet ? in.magnet + begin : nullptr;
+    const float other_shift = kMagnet ? log_total(other, in.actions, lane, legal) : 0.0f;
+    float entropy = 0, distance = 0;
+    for (int a = lane; a < in.actions; a += 32) {
+      if (!legal(a)) continue;
+      const float log = heads[a] - shift, chance = expf(log);
+      entropy -= chance * log;
+      if constexpr (kMagnet) distance += chance * (log - (other[a] - other_shift));
+    }
+    entropy = lanes_sum<32>(entropy);
+    if constexpr (kMagnet) distance = lanes_sum<32>(distance);
+    const int action = in.action[row];
+    const RowTerms told = row_terms(in, normal, in.advantage[row], in.value[row], in.log_probability[row],
+                                    heads[action] - shift, heads[in.actions]);
+    for (int a = lane; a < in.stride; a += 32) {
+      float slope = a == in.actions ? in.value_weight * told.off : 0.0f;
+      if (a < in.actions && legal(a)) {
+        const float log = heads[a] - shift, chance = expf(log);
+        slope = chance * (entropy_weight * (log + entropy) - told.pull);
+        if (a == action) slope += told.pull;
+        if constexpr (kMagnet) slope += in.magnet_weight * chance * (log - (other[a] - other_shift) - distance);
+      }
+      slopes[a] = narrow<T>(scale * slope);
+    }
+    add_terms(told, entropy, distance, mine);
   }
+  write_terms(mine, lane == 0, share, terms);
 }
 
 }  // namespace
@@ -241,7 +329,7 @@ void ppo_loss_on_card(const Control* control, const LossInput& in, Precision pre
     if (in.stride <= 32) return launch(loss_kernel<T, 8, 4, false>, loss_kernel<T, 8, 4, true>);
     if (in.stride <= 128) return launch(loss_kernel<T, 8, 16, false>, loss_kernel<T, 8, 16, true>);
     if (in.actions <= 1024) return launch(loss_kernel<T, 32, 34, false>, loss_kernel<T, 32, 34, true>);
-    throw std::invalid_argument("games with more than 1,024 actions cannot be learnt on the card yet");
+    launch(wide_loss_kernel<T, false>, wide_loss_kernel<T, true>);
   });
   launched("taking the loss");
 }
