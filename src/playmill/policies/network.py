@@ -149,11 +149,11 @@ class Policy(nn.Module):
 
     def _build_towers(self, spec: GameSpec, network: Network) -> None:
         self.towers = nn.ModuleList(self._tower(spec, network, i) for i in range(network.trunks))
-        board = network.body == "unet"
-        summary = network.channels << network.halvings if board else network.token_width
+        unet = network.body == "unet"
+        summary = network.channels << network.halvings if unet else network.token_width
         self.entries = nn.ModuleList(nn.Linear(summary, network.hidden[0]) for _ in self.trunks)
         logits = 1 if self.board_actions is None else self.board_actions.of_token
-        self.token_head = nn.Linear(network.channels if board else network.token_width, logits, bias=False)
+        self.token_head = nn.Linear(network.channels if unet else network.token_width, logits, bias=False)
         for entry in self.entries:
             _orthogonal(cast(nn.Linear, entry), 2.0**0.5)
         _orthogonal(self.token_head, 0.01)
