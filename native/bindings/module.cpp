@@ -139,6 +139,9 @@ nb::dict facts_of(const std::string& name, const OptionValues& options) {
   out["legend"] = facts.legend;
   out["open_table"] = facts.open_table;
   out["schema_hash"] = facts.schema.hash();
+  nb::list groups;
+  for (const auto& group : facts.board.actions) groups.append(nb::make_tuple(group.each_square, group.headings));
+  out["board"] = nb::make_tuple(facts.board.height, facts.board.width, groups);
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "bits.hpp"
 #include "random.hpp"
@@ -111,6 +112,27 @@ int actions_of(const typename G::Options& options) {
 template <Game G>
 std::size_t legal_bytes_of(const typename G::Options& options) {
   return static_cast<std::size_t>((actions_of<G>(options) + 63) / 64) * 8;
+}
+
+// The board of a game played on squares, numbered row by row. A field of the schema with a column for every square, or
+// a table of height x width, is a plane over it. Actions come in groups, one behind the other.
+struct Board {
+  struct Group {
+    bool each_square;      // square * size + k; otherwise the group is there once
+    std::string headings;  // a letter for each action of the group: where it goes (u d l r), or . for nowhere
+  };
+  int height = 0, width = 0;  // 0: no board
+  std::vector<Group> actions;
+};
+
+// A game on a board says so in board(options).
+template <Game G>
+Board board_of(const typename G::Options& options) {
+  if constexpr (requires { G::board(options); }) {
+    return G::board(options);
+  } else {
+    return {};
+  }
 }
 
 // A game with many actions: it can tell of one whether it is legal, as legal() would, and writes a row of

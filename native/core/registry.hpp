@@ -27,6 +27,7 @@ struct GameFacts {
   std::string legend;       // what the signs of a table mean, where they are no words
   bool open_table = false;  // whether table_text(-1) shows all there is
   Schema schema;
+  Board board;
 };
 
 // One game, for people and adapters: the same rules as in a pool, a call at a time.
@@ -206,6 +207,7 @@ GameEntry make_entry() {
     if constexpr (requires { G::kLegend; }) facts.legend = G::kLegend;
     facts.open_table = has_open_table<G>();
     facts.schema = G::schema(options);
+    facts.board = board_of<G>(options);
     return facts;
   };
   entry.pool = [](const OptionValues& values, std::size_t games, std::uint64_t seed, int threads) {

@@ -126,6 +126,13 @@ class GeneralsFacts {
   PM_FN static int squares(const Options& o) { return o.width * o.height; }
   PM_FN static int actions(const Options& o) { return squares(o) * (o.build == kYes ? 9 : 8) + 1; }
 
+  // In the order of Direction, whole armies and then halves; the pass; builds.
+  static Board board(const Options& o) {
+    Board board{o.height, o.width, {{true, "udlrudlr"}, {false, "."}}};
+    if (o.build == kYes) board.actions.push_back({true, "."});
+    return board;
+  }
+
   static Schema schema(const Options& o) {
     const int h = o.height, w = o.width, n = o.players, all = squares(o);
     Schema schema;

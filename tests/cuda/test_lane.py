@@ -9,13 +9,14 @@ import re
 import pytest
 import torch
 
-from playmill.algorithms import PPO
+from playmill.algorithms import PPO, rows_by_advantage
 from playmill.games import PlaymillError
 from playmill.league.exploitability import InformationStates
 from playmill.policies import Network
 from playmill.training.config import Opponents, Train
 from playmill.training.cuda.lane import CudaLane
 from playmill.training.judge import exact_exploitability
+from playmill.training.learner import kept_of_average
 
 pytestmark = pytest.mark.cuda
 
@@ -127,6 +128,10 @@ VARIANTS = {
     "average": settings(ppo={"regulariser": "average", "kl_weight": 0.5}),
     "magnet": settings(ppo={"regulariser": "magnet", "magnet_every": 3}),
     "magnet-torch": settings(TORCH, "float32", ppo={"regulariser": "magnet"}),
+    "top-advantages": settings(ppo={"top_advantages": 0.25}),
+    "top-advantages-torch": settings(TORCH, ppo={"top_advantages": 0.5, "normalise": False}),
+    "weight-average": settings(ppo={"weight_average": 0.9}),
+    "weight-average-torch": settings(TORCH, "float32", ppo={"weight_average": 0.9}),
     "not-normalised": settings(ppo={"normalise": False}),
     "residual": settings(Network(hidden=(64, 64, 64), residual=True)),
     "attention": settings(
@@ -188,6 +193,53 @@ def test_the_average_follows_and_the_magnet_waits(network):
     assert torch.equal(lane.learner.magnet.flat.cpu(), start)
     run(lane, 1, first=1)
     assert torch.equal(lane.learner.magnet.flat.cpu(), flat(lane))
+
+
+@pytest.mark.parametrize("network", [FUSED, TORCH], ids=["fused", "torch"])
+def test_the_averaged_weights_are_what_is_judged_saved_and_remembered(network):
+    opponents = Opponents(past=0.4, keep=2)
+    lane = make(settings(network, ppo={"weight_average": 0.9}, opponents=opponents))
+    wanted = flat(lane)
+    for number in range(3):
+        run(lane, 1, first=number)
+        kept = kept_of_average(lane.config.ppo, number)
+        wanted = kept * wanted + (1 - kept) * flat(lane)
+    lane.remember(2)
+    torch.cuda.synchronize()
+    average = lane.learner.average
+    torch.testing.assert_close(average.flat.cpu(), wanted, rtol=1e-4, atol=1e-6)
+    assert torch.equal(average.small.cpu(), average.flat.cpu().to(average.small.dtype))
+    assert lane.policy is average.policy
+    assert torch.equal(lane._past[0].flat, average.flat)
+    tensors = lane.tensors()
+    saved = {"policy": average, "learning": lane.player}
+    for prefix, player in saved.items():
+        for name, view in player.views(player.flat).items():
+            assert torch.equal(tensors[f"{prefix}/{name}"], view.cpu()), name
+    other = make(lane.config)
+    other.load(*state_of(lane))
+    for mine, theirs in ((other.player, lane.player), (other.learner.average, average)):
+        assert torch.equal(mine.flat, theirs.flat)
+        assert torch.equal(mine.small, theirs.small)
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+def test_the_rows_learnt_from_are_those_with_the_largest_advantages(normalise):
+    ppo = {"top_advantages": 0.25, "normalise": normalise, "minibatch": 100}
+    lane = make(settings(game="leduc", ppo=ppo))
+    run(lane, 1)
+    learnable = lane.collector.learnable
+    advantage, usable = learnable.advantage.cpu(), learnable.usable.cpu()
+    order, kept = rows_by_advantage(advantage, usable, 0.25, normalise)
+    numbers = lane.control.parse(lane.control.tensor.cpu())
+    assert numbers["usable"] == int(kept) == -(-int(usable.sum()) // 4)
+    assert numbers["steps"] == 2 * (int(kept) // 100)
+    # The mean is summed in another order: rows that lie equally far from it may change places.
+    mean = float((advantage.double() * usable).sum() / usable.sum()) if normalise else 0.0
+    distance = (advantage - mean).abs()
+    found = learnable.rows.cpu().long()
+    torch.testing.assert_close(distance[found[: int(kept)]], distance[order[: int(kept)]])
+    assert torch.equal(found.sort().values, torch.arange(len(found)))
 
 
 def test_a_magnet_holds_the_policy_back():

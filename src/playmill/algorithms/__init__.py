@@ -1,7 +1,7 @@
 """Returns and losses as pure functions."""
 
 from playmill.algorithms.ppo import PPO, Batch, Loss, fused_ppo_loss, ppo_loss
-from playmill.algorithms.returns import Returns, seat_returns, seat_returns_plain
+from playmill.algorithms.returns import Returns, rows_by_advantage, seat_returns, seat_returns_plain
 
 __all__ = [
     "PPO",
@@ -10,6 +10,7 @@ __all__ = [
     "Returns",
     "fused_ppo_loss",
     "ppo_loss",
+    "rows_by_advantage",
     "seat_returns",
     "seat_returns_plain",
 ]

@@ -47,6 +47,13 @@ class PPO:
     """Stop the passes over a rollout when the policy has moved this far; 0: never."""
     normalise: bool = True
     """Advantages of a minibatch get mean 0 and deviation 1."""
+    top_advantages: float = 1.0
+    """Share of a rollout's rows that is learnt from: the largest advantages, whatever their sign."""
+    symmetries: bool = False
+    """Games on a board: every seat of every game plays and learns in one of the board's symmetries."""
+    weight_average: float = 0.0
+    """How much of the averaged weights is kept at each update. They are judged, saved as the policy and
+    taken among past opponents, while learning goes on with its own; 0: no average."""
     regulariser: Literal["none", "average", "magnet"] = "none"
     """Besides entropy: stay near an average of past weights, or near a copy refreshed now and then."""
     kl_weight: float = 0.05
@@ -62,6 +69,14 @@ class PPO:
         for name in ("gamma", "lam", "average_decay"):
             value = getattr(self, name)
             _check(0.0 <= value <= 1.0, f"ppo.{name} must be from 0 to 1, got {value}")
+        _check(
+            0.0 < self.top_advantages <= 1.0,
+            f"ppo.top_advantages must be over 0 and at most 1, got {self.top_advantages}",
+        )
+        _check(
+            0.0 <= self.weight_average < 1.0,
+            f"ppo.weight_average must be from 0 to below 1, got {self.weight_average}",
+        )
         for name in ("clip", "lr", "max_grad_norm"):
             _check(getattr(self, name) > 0.0, f"ppo.{name} must be positive, got {getattr(self, name)}")
         for name in ("entropy", "entropy_end", "lr_end", "value_weight", "target_kl", "kl_weight"):
@@ -83,6 +98,7 @@ class Batch(NamedTuple):
     log_probability: Tensor  # [N] of the action when it was chosen
     advantage: Tensor  # [N]
     target: Tensor  # [N] return
+    view: Tensor | None = None  # [N] int64, the board's symmetry it was seen in
 
 
 class Loss(NamedTuple):

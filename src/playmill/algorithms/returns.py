@@ -43,6 +43,22 @@ def seat_returns(rollout: Rollout, gamma: float, lam: float, kernels: _native.Ke
     return Returns(advantage, advantage + rollout.value, usable.bool() & (rollout.driver == 0))
 
 
+def rows_by_advantage(
+    advantage: Tensor, usable: Tensor, share: float, centred: bool
+) -> tuple[Tensor, Tensor]:
+    """Row numbers [T * N], the usable ones with the largest advantages first, and how many of them are
+    the `share` to learn from (rounded up; a scalar tensor).
+
+    Large is the distance to the mean of the usable rows, or to 0 if not `centred`; of equals the earlier row
+    comes first. Shapes are fixed and nothing waits: it can be captured in a graph."""
+    good, gained = usable.flatten().bool(), advantage.flatten()
+    count = good.sum()
+    mean = (gained.double() * good).sum() / count.clamp(min=1)
+    distance = (gained - mean.float() if centred else gained).abs()
+    order = torch.where(good, distance, -1.0).argsort(descending=True, stable=True)
+    return order, (count.double() * share).ceil().int()
+
+
 def seat_returns_plain(rollout: Rollout, gamma: float, lam: float) -> Returns:
     """The same, game by game and seat by seat, as one would explain it."""
     steps, games, seats = rollout.rewards.shape

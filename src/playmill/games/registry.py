@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from playmill import _native
+from playmill.games.board import Board
 from playmill.games.errors import PlaymillError, unknown
 from playmill.games.schema import Schema
 
@@ -71,6 +72,8 @@ class GameSpec:
     """Whether `table_text(-1)` shows all there is."""
     schema: Schema
     option_specs: tuple[OptionSpec, ...]
+    board: Board | None = None
+    """What squares there are and which actions belong to them, for games on a board."""
 
     @property
     def native_options(self) -> dict[str, int]:
@@ -123,6 +126,7 @@ def spec(name: str, options: Mapping[str, OptionValue] | None = None) -> GameSpe
         open_table=facts["open_table"],
         schema=Schema.from_native(facts["fields"], facts["schema_hash"]),
         option_specs=specs,
+        board=Board.from_native(*facts["board"]),
     )
 
 

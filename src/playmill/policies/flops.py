@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from playmill.games import GameSpec
-from playmill.policies.attention import multiply_adds, token_features
+from playmill.policies.attention import FEED_FORWARD, multiply_adds
+from playmill.policies.boards import BoardActions, board_of, unet_cost
 from playmill.policies.network import Network
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one turn forwards."""
+
+    flops: int
+    """Of matrix products and convolutions, a multiply-add being two."""
+    first: int
+    """Those of the layers that read the observation: nobody needs the gradient of their input."""
+    activations: int
+    """Numbers between the layers."""
 
 
 def forward_flops(spec: GameSpec, network: Network) -> int:
@@ -12,12 +27,45 @@ def forward_flops(spec: GameSpec, network: Network) -> int:
 
     The first layer is counted as the dense product it stands for. Forward and backward together
     are about three times as many."""
-    first = spec.schema.features * network.hidden[0]
-    heads = network.hidden[-1] * (spec.actions + 1)
-    if network.attention:
-        features = token_features(spec, network.tokens)
-        first = multiply_adds(features, network.token_width, network.attention)
-        first += network.token_width * network.hidden[0]
-        heads += network.token_width * features.count
+    return network_cost(spec, network).flops
+
+
+def network_cost(spec: GameSpec, network: Network) -> Cost:
+    """Counted with the first layer as the dense product it stands for."""
     behind = sum(a * b for a, b in zip(network.hidden, network.hidden[1:], strict=False))
-    return 2 * (network.trunks * (first + behind) + heads)
+    hidden = network.trunks * sum(network.hidden)
+    heads = network.hidden[-1] * (spec.actions + 1)
+    if network.body == "unet":
+        return _unet(spec, network, network.trunks * behind, hidden)
+    if not network.attention:
+        first = network.trunks * spec.schema.features * network.hidden[0]
+        return Cost(2 * (first + network.trunks * behind + heads), 2 * first, hidden)
+    features = network.token_features(spec)
+    width, blocks = network.token_width, network.attention
+    first = network.trunks * (features.count * features.channels + len(features.rest)) * width
+    tower = multiply_adds(features, width, blocks) + width * network.hidden[0]
+    heads += width * features.count
+    if network.body == "vit":
+        heads = _board_heads(spec, network, width, features.count)
+    # A block: two norms, query, key and value, what they mix, its hidden layer, two sums.
+    stream = (features.count + 1) * width * (1 + blocks * (2 + 3 + 1 + FEED_FORWARD + 2))
+    return Cost(2 * (network.trunks * (tower + behind) + heads), 2 * first, hidden + network.trunks * stream)
+
+
+def _unet(spec: GameSpec, network: Network, behind: int, hidden: int) -> Cost:
+    shape = (network.channels, network.halvings, network.blocks)
+    # With a trunk of its own the value has the way down alone.
+    towers = [unet_cost(spec, *shape, squares=i == 0) for i in range(network.trunks)]
+    entries = network.trunks * (network.channels << network.halvings) * network.hidden[0]
+    heads = _board_heads(spec, network, network.channels, board_of(spec).squares)
+    sums = sum(tower.multiply_adds for tower in towers) + entries + behind + heads
+    return Cost(
+        2 * sums,
+        2 * sum(tower.first for tower in towers),
+        hidden + sum(tower.activations for tower in towers),
+    )
+
+
+def _board_heads(spec: GameSpec, network: Network, width: int, tokens: int) -> int:
+    actions = BoardActions(board_of(spec), network.patch if network.body == "vit" else 1)
+    return network.hidden[-1] * (actions.of_board + 1) + tokens * width * actions.of_token

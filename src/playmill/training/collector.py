@@ -43,7 +43,16 @@ class Stopwatch:
 class Collector:
     """Games in flight, a pool for each shard, and columns that are filled again and again."""
 
-    def __init__(self, spec: GameSpec, games: int, steps: int, seed: int, shards: Shards) -> None:
+    def __init__(
+        self,
+        spec: GameSpec,
+        games: int,
+        steps: int,
+        seed: int,
+        shards: Shards,
+        symmetries: bool = False,
+    ) -> None:
+        """`symmetries`: every seat of every game sees the board in a view of its own."""
         self.rollout = Rollout.empty(spec, steps, games)
         self.shards = shards
         self.parts = shards.slices(games)
@@ -54,6 +63,7 @@ class Collector:
             for part, named in zip(self.parts, self.seeds, strict=True)
         ]
         self.kernels = _native.Kernels(1)
+        self.symmetries = symmetries
 
     def collect(
         self, policy: Policy, past: Sequence[Policy], number: int, watch: Stopwatch, bfloat16: bool = False
@@ -67,6 +77,7 @@ class Collector:
     ) -> Stopwatch:
         rollout, pool, part, seed = self.rollout, self.pools[shard], self.parts[shard], self.seeds[shard]
         watch = Stopwatch()
+        numbers = torch.arange(part.start, part.stop)
         with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
             for step in range(rollout.steps):
                 rows = rollout.at(step, part)
@@ -76,8 +87,9 @@ class Collector:
                 watch.lap("engine")
                 first = policy.first(rows.observation)
                 watch.lap("expansion")
-                logits, value = policy.after_first(first)
-                answer_for_past(rows.observation, rows.driver, logits, past)
+                view = policy.views.of(numbers, rows.seat) if self.symmetries else None
+                logits, value = policy.after_first(first, view)
+                answer_for_past(rows.observation, rows.driver, logits, past, view)
                 rows.value.copy_(value)
                 action = rows.action.numpy()
                 draw = number * rollout.steps + step
@@ -112,12 +124,18 @@ class Collector:
             pool.restore(blobs[f"pool-{i}.bin"])
 
 
-def answer_for_past(observation: Tensor, driver: Tensor, logits: Tensor, past: Sequence[Policy]) -> None:
+def answer_for_past(
+    observation: Tensor,
+    driver: Tensor,
+    logits: Tensor,
+    past: Sequence[Policy],
+    view: Tensor | None = None,
+) -> None:
     """Puts the logits of past policies where they are asked (driver 1 is the first of them)."""
     for i, policy in enumerate(past, start=1):
         rows = (driver == i).nonzero().squeeze(1)
         if len(rows):
-            logits[rows] = policy(observation[rows]).logits
+            logits[rows] = policy(observation[rows], None if view is None else view[rows]).logits
 
 
 def seating(spec: GameSpec, opponents: Opponents, games: int, past: int, seed: int) -> npt.NDArray[np.uint8]:

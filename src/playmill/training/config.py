@@ -144,6 +144,10 @@ class Train:
         for name in (*self.opponents.bot_names, *self.evaluation.against):
             spec.bot(name)
         self.network.check(spec)
+        _check(
+            not self.ppo.symmetries or self.network.body != "layers",
+            "ppo.symmetries are those of a board: they need network.body unet or vit",
+        )
 
     @property
     def spec(self) -> GameSpec:

@@ -55,7 +55,7 @@ class Lane(Protocol):
 
     @property
     def policy(self) -> Policy:
-        """On the lane's device, up to date after `wait`."""
+        """What is judged, saved and remembered; on the lane's device, up to date after `wait`."""
 
     @property
     def past(self) -> list[Policy]:
@@ -99,13 +99,14 @@ class CpuLane:
         self.precision = precision or self._choose_precision()
         bfloat16 = self.precision == "bfloat16"
         self.learner = Learner(new_policy(config, spec), config.ppo, config.seed, bfloat16, self.shards)
-        self.collector = Collector(spec, config.games, config.steps, config.seed, self.shards)
+        symmetries = config.ppo.symmetries
+        self.collector = Collector(spec, config.games, config.steps, config.seed, self.shards, symmetries)
         self._past: list[Policy] = []
         self.watch = Stopwatch()
 
     @property
     def policy(self) -> Policy:
-        return self.learner.policy
+        return self.learner.judged
 
     @property
     def past(self) -> list[Policy]:
@@ -116,7 +117,7 @@ class CpuLane:
         watch.seconds.clear()
         watch.lap(None)
         started = time.perf_counter()
-        rollout = self.collector.collect(self.policy, self.past, number, watch, learner.bfloat16)
+        rollout = self.collector.collect(learner.policy, self.past, number, watch, learner.bfloat16)
         returns = seat_returns(rollout, ppo.gamma, ppo.lam, self.collector.kernels)
         watch.lap("returns")
         losses = learner.update(rollout, returns, number, progress)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from playmill import _native
-from playmill.algorithms import PPO, Batch, Loss, Returns, fused_ppo_loss
+from playmill.algorithms import PPO, Batch, Loss, Returns, fused_ppo_loss, rows_by_advantage
 from playmill.experience import Rollout
 from playmill.policies import Policy, PolicyOutput
 from playmill.training.shards import Shards
@@ -31,8 +31,13 @@ def scheduled(cfg: PPO, progress: float) -> tuple[float, float]:
     return lr, entropy
 
 
+def kept_of_average(cfg: PPO, number: int) -> float:
+    """Of the averaged weights at update `number`: less at first, to forget the first weights soon."""
+    return min(cfg.weight_average, (number + 1) / (number + 10))
+
+
 class Learner:
-    """A policy, its optimiser, and the average or magnet policy that holds it back."""
+    """A policy, its optimiser, its average, and the policy that holds it back."""
 
     def __init__(self, policy: Policy, cfg: PPO, seed: int, bfloat16: bool, shards: Shards) -> None:
         self.policy = policy
@@ -45,11 +50,17 @@ class Learner:
         self.magnet: Policy | None = None
         if cfg.regulariser != "none":
             self.magnet = copy.deepcopy(policy).requires_grad_(False)
+        self.average = copy.deepcopy(policy).requires_grad_(False) if cfg.weight_average else None
         self.kernels = _native.Kernels(1)
         self.skipped = 0
         """Gradient steps left out because something was not a finite number."""
         self.restored = 0
         """Updates undone because weights were not finite."""
+
+    @property
+    def judged(self) -> Policy:
+        """What the learning has come to: the average where there is one."""
+        return self.policy if self.average is None else self.average
 
     def update(self, rollout: Rollout, returns: Returns, number: int, progress: float) -> dict[str, float]:
         """One update on a rollout: `epochs` passes. Returns the mean loss terms."""
@@ -80,17 +91,18 @@ class Learner:
         out = dict(zip(LOSS_TERMS, means, strict=True))
         return {**out, "lr": lr, "entropy_weight": entropy_weight, "epochs": float(passes)}
 
-    def forward(self, policy: Policy, observation: Tensor) -> PolicyOutput:
+    def forward(self, policy: Policy, batch: Batch) -> PolicyOutput:
         """A policy, in the precision of the training."""
-        first = policy.first(observation)
+        first = policy.first(batch.observation)
         with torch.autocast("cpu", torch.bfloat16, enabled=self.bfloat16):
-            return policy.after_first(first)
+            return policy.after_first(first, batch.view)
 
     def state(self) -> dict[str, Tensor]:
         """Everything that changes, as named tensors."""
-        out: dict[str, Tensor] = {}
+        out = {f"policy/{name}": p.detach().clone() for name, p in self.judged.named_parameters()}
         for name, parameter in self.policy.named_parameters():
-            out[f"policy/{name}"] = parameter.detach().clone()
+            if self.average is not None:
+                out[f"learning/{name}"] = parameter.detach().clone()
             for key, value in self.optimiser.state.get(parameter, {}).items():
                 out[f"adam/{name}/{key}"] = value.detach().clone()
         if self.magnet is not None:
@@ -100,8 +112,11 @@ class Learner:
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Back to what `state` returned."""
         with torch.no_grad():
-            for name, parameter in self.policy.named_parameters():
+            for name, parameter in self.average.named_parameters() if self.average is not None else ():
                 parameter.copy_(state[f"policy/{name}"])
+            mine = "policy" if self.average is None else "learning"
+            for name, parameter in self.policy.named_parameters():
+                parameter.copy_(state[f"{mine}/{name}"])
                 slots = {
                     key: state[f"adam/{name}/{key}"].clone()
                     for key in ("step", "exp_avg", "exp_avg_sq")
@@ -113,7 +128,7 @@ class Learner:
 
     def _minibatches(self, returns: Returns, number: int, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Row numbers and advantages of each minibatch."""
-        rows = returns.usable.flatten().nonzero().squeeze(1)
+        rows = self._rows(returns)
         # The order of the rows is a function of seed, update and epoch: nothing to save, nothing to lose.
         named = np.random.SeedSequence((self.seed, number, epoch)).generate_state(1)
         generator = torch.Generator().manual_seed(int(named[0]))
@@ -126,6 +141,15 @@ class Learner:
             if self.cfg.normalise:
                 advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
             yield part, advantage
+
+    def _rows(self, returns: Returns) -> Tensor:
+        """The rows to learn from, ascending."""
+        if self.cfg.top_advantages == 1.0:
+            return returns.usable.flatten().nonzero().squeeze(1)
+        order, kept = rows_by_advantage(
+            returns.advantage, returns.usable, self.cfg.top_advantages, self.cfg.normalise
+        )
+        return order[: int(kept)].sort().values
 
     def _step(
         self, rollout: Rollout, returns: Returns, rows: Tensor, advantage: Tensor, entropy_weight: float
@@ -145,7 +169,8 @@ class Learner:
             gradient = found[0][0][i]
             for part in found[1:]:
                 gradient.add_(part[0][i])
-            parameter.grad = gradient
+            # Convolutions give theirs with channels last; the fused optimiser reads arrays from end to end.
+            parameter.grad = gradient.contiguous()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.cfg.max_grad_norm)
         if not (bool(norm.isfinite()) and bool(terms.isfinite().all())):
             return None
@@ -173,6 +198,7 @@ class Learner:
                 log_probability=rollout.flat(rollout.log_probability)[index],
                 advantage=gained,
                 target=returns.target.flatten()[index],
+                view=self._views(rollout, index),
             )
             share = len(index) / whole
             loss = self._loss(batch, entropy_weight)
@@ -185,15 +211,23 @@ class Learner:
         magnet_logits: Tensor | None = None
         if self.magnet is not None:
             with torch.no_grad():
-                magnet_logits = self.forward(self.magnet, batch.observation).logits
-        out = self.forward(self.policy, batch.observation)
+                magnet_logits = self.forward(self.magnet, batch).logits
+        out = self.forward(self.policy, batch)
         return fused_ppo_loss(batch, out, self.cfg, entropy_weight, magnet_logits, self.kernels)
 
+    def _views(self, rollout: Rollout, rows: Tensor) -> Tensor | None:
+        if not self.cfg.symmetries:
+            return None
+        return self.policy.views.of(rows % rollout.games, rollout.flat(rollout.seat)[rows])
+
+    @torch.no_grad()
     def _follow(self, number: int) -> None:
-        """Moves the average, or refreshes the magnet."""
-        if self.magnet is None:
-            return
-        with torch.no_grad():
+        """Moves the averages, or refreshes the magnet."""
+        if self.average is not None:
+            moved = 1.0 - kept_of_average(self.cfg, number)
+            for mine, newest in zip(self.average.parameters(), self.parameters, strict=True):
+                mine.lerp_(newest, moved)
+        if self.magnet is not None:
             for mine, newest in zip(self.magnet.parameters(), self.parameters, strict=True):
                 if self.cfg.regulariser == "average":
                     mine.lerp_(newest, 1.0 - self.cfg.average_decay)

@@ -8,17 +8,20 @@ from pathlib import Path
 import torch
 
 from playmill.games import GameSpec
-from playmill.policies import Network, Policy
+from playmill.policies import Network, Policy, forward_flops
 
 MARGIN = 0.95
 """bfloat16 must take less than this share of float32's time: a tie is not worth the rounding."""
 REPEATS = 7
+ENOUGH = 5e9
+"""Operations forwards that are timed at most: a large network shows the difference with fewer rows."""
 
 
 def faster_in_bfloat16(spec: GameSpec, network: Network, rows: int) -> bool:
     """Times the layers behind the first, forward and backward, in both."""
     if "avx512_bf16" not in _cpu_flags() and "amx_bf16" not in _cpu_flags():
         return False
+    rows = min(rows, max(16, int(ENOUGH / forward_flops(spec, network))))
     with torch.random.fork_rng(devices=[]):
         policy = Policy(spec, network)
         first = torch.randn(rows, policy.first.width)

@@ -17,8 +17,7 @@ from typing import Any, Literal
 import torch
 
 from playmill.games import GameSpec
-from playmill.policies import Network, forward_flops
-from playmill.policies.attention import FEED_FORWARD, token_features
+from playmill.policies import Network, network_cost
 from playmill.training.units import percent, quantity
 
 FILE = "utilisation.json"
@@ -138,28 +137,17 @@ def work_per_turn(spec: GameSpec, network: Network) -> dict[str, Work]:
     """
     features = spec.schema.features
     packed = spec.schema.bytes + spec.legal_bytes
-    inner, outputs = _activations(spec, network), spec.actions + 1
+    cost = network_cost(spec, network)
+    inner, outputs = cost.activations, spec.actions + 1
     kept = 4 + 3 * 4 + 4 * spec.seats  # seat, role, driver, end; action, probability, value; rewards
 
-    forward = forward_flops(spec, network)
-    first = network.trunks * (network.token_width if network.attention else network.hidden[0])
-    backward = 2 * forward - 2 * features * first
+    forward, backward = cost.flops, 2 * cost.flops - cost.first
     return {
         "rollout": Work(forward, 2 * packed + kept + _BFLOAT16 * 2 * (features + inner + outputs)),
         "update": Work(
             forward + backward, packed + 16 + _BFLOAT16 * (3 * features + 5 * inner + 4 * outputs)
         ),
     }
-
-
-def _activations(spec: GameSpec, network: Network) -> int:
-    """Numbers between the layers for one row."""
-    inner = sum(network.hidden)
-    if network.attention:
-        stream = (token_features(spec, network.tokens).count + 1) * network.token_width
-        # A block: two norms, query, key and value, what they mix, its hidden layer, two sums.
-        inner += stream * (1 + network.attention * (2 + 3 + 1 + FEED_FORWARD + 2))
-    return network.trunks * inner
 
 
 def utilisation(

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from playmill.algorithms import PPO, rows_by_advantage
 from playmill.experience import Rollout
 from playmill.games import GameSpec
 from playmill.pools import FIRST_BOT
@@ -31,7 +32,7 @@ class Learnable:
 
     advantage: Tensor  # [T * N] float32
     usable: Tensor  # [T * N] uint8
-    rows: Tensor  # [T * N] int32, the usable ones first
+    rows: Tensor  # [T * N] int32, those to learn from first
 
 
 class CudaCollector:
@@ -46,14 +47,13 @@ class CudaCollector:
         *,
         player: Player,
         control: Control,
-        gamma: float,
-        lam: float,
+        ppo: PPO,
         past: list[Player],
         past_share: float,
     ) -> None:
         """On the current stream, as everything here from then on."""
         self.spec, self.steps, self.games, self.seed = spec, steps, games, seed
-        self.player, self.control, self.gamma, self.lam = player, control, gamma, lam
+        self.player, self.control, self.ppo = player, control, ppo
         self.past = past
         self.past_rows = past_blocks(games, len(past), past_share)
         self.native = need_cuda()
@@ -130,8 +130,8 @@ class CudaCollector:
             rollout.seat.data_ptr(),
             rollout.driver.data_ptr(),
             rollout.value.data_ptr(),
-            self.gamma,
-            self.lam,
+            self.ppo.gamma,
+            self.ppo.lam,
             out.advantage.data_ptr(),
             out.usable.data_ptr(),
             stream,
@@ -146,6 +146,12 @@ class CudaCollector:
             len(self._room),
             stream,
         )
+        if self.ppo.top_advantages < 1.0:
+            order, kept = rows_by_advantage(
+                out.advantage, out.usable, self.ppo.top_advantages, self.ppo.normalise
+            )
+            out.rows.copy_(order)
+            self.control.counter("usable").copy_(kept)
         self.pool.native.take_tallies(self.tallies.data_ptr(), stream)
 
 
@@ -159,6 +165,7 @@ class _Part:
         network, precision = collector.player.policy.network, collector.control.precision
         self.layers = make_layers(collector.spec, network, precision, rows, False)
         self.heads = torch.zeros(rows, self.layers.stride, device="cuda")
+        self.numbers = torch.arange(begin, end, device="cuda")
         self.others = torch.zeros(rows if collector.past else 0, self.layers.stride, device="cuda")
 
     def play(self) -> None:
@@ -166,8 +173,9 @@ class _Part:
         for step in range(c.steps):
             now = c.columns.at(step, slice(self.begin, self.end))
             then = c.columns.at(step + 1, slice(self.begin, self.end))
-            self.layers.forward(c.player, now.observation, None, rows, self.heads)
-            self._answer_for_past(now)
+            view = c.player.policy.views.of(self.numbers, now.seat) if c.ppo.symmetries else None
+            self.layers.forward(c.player, now.observation, None, rows, self.heads, view)
+            self._answer_for_past(now, view)
             c.pool.native.step(
                 self.begin,
                 rows,
@@ -187,7 +195,7 @@ class _Part:
                 stream_now(),
             )
 
-    def _answer_for_past(self, now: Rollout) -> None:
+    def _answer_for_past(self, now: Rollout, view: Tensor | None) -> None:
         """Past policies answer in the block of games where they sit."""
         c = self.collector
         for number, (player, block) in enumerate(zip(c.past, c.past_rows, strict=True), start=1):
@@ -196,7 +204,8 @@ class _Part:
                 continue
             mine = slice(first - self.begin, last - self.begin)
             others = self.others[mine]
-            self.layers.forward(player, now.observation[mine], None, last - first, others)
+            seen = None if view is None else view[mine]
+            self.layers.forward(player, now.observation[mine], None, last - first, others, seen)
             c.native.answer_rows(
                 now.driver[mine].data_ptr(),
                 number,

@@ -18,6 +18,7 @@ class Control:
         self.precision = precision
         self.tensor = torch.zeros(native.CONTROL_BYTES, dtype=torch.uint8, device="cuda")
         names, kinds, offsets = zip(*native.CONTROL_FIELDS, strict=True)
+        self._offsets: dict[str, int] = dict(zip(names, offsets, strict=True))
         self.type = np.dtype(
             {"names": names, "formats": kinds, "offsets": offsets, "itemsize": native.CONTROL_BYTES}
         )
@@ -27,6 +28,10 @@ class Control:
     @property
     def address(self) -> int:
         return int(self.tensor.data_ptr())
+
+    def counter(self, name: str) -> torch.Tensor:
+        """A 32-bit whole number among the fields, to be read and written on the card: [1] int32."""
+        return self.tensor[self._offsets[name] :][:4].view(torch.int32)
 
     def write(self, **values: float) -> None:
         """Sets fields by name; waits."""

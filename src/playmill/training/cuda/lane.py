@@ -80,8 +80,7 @@ class CudaLane:
             config.seed,
             player=self.player,
             control=self.control,
-            gamma=ppo.gamma,
-            lam=ppo.lam,
+            ppo=ppo,
             past=self._past,
             past_share=config.opponents.past,
         )
@@ -93,7 +92,7 @@ class CudaLane:
 
     @property
     def policy(self) -> Policy:
-        return self.player.policy
+        return self.learner.judged.policy
 
     @property
     def past(self) -> list[Policy]:
@@ -120,7 +119,7 @@ class CudaLane:
                 for older, newer in zip(self._past, self._past[1:], strict=False):
                     older.copy_from(newer)
                 self._filled -= 1
-            self._past[self._filled].copy_from(self.player)
+            self._past[self._filled].copy_from(self.learner.judged)
             self._filled += 1
 
     def seat(self, seed: int) -> None:

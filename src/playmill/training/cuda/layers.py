@@ -82,8 +82,16 @@ class Layers(Protocol):
         """Moves a policy to the card, its weights laid out as these layers want them."""
 
     def forward(
-        self, player: Player, packed: Tensor, index: Tensor | None, rows: int, heads: Tensor
-    ) -> None: ...
+        self,
+        player: Player,
+        packed: Tensor,
+        index: Tensor | None,
+        rows: int,
+        heads: Tensor,
+        view: Tensor | None = None,
+    ) -> None:
+        """`view`: the board's symmetry of each row, for networks that know boards."""
+
     def backward(self, player: Player, rows: int, add: bool, gradients: Tensor) -> None: ...
 
 
@@ -121,7 +129,16 @@ class FusedLayers:
     def place(self, policy: Policy) -> Player:
         return Player(policy, self.native.layout(), self.native.size, self.gradient_precision)
 
-    def forward(self, player: Player, packed: Tensor, index: Tensor | None, rows: int, heads: Tensor) -> None:
+    def forward(
+        self,
+        player: Player,
+        packed: Tensor,
+        index: Tensor | None,
+        rows: int,
+        heads: Tensor,
+        view: Tensor | None = None,
+    ) -> None:
+        assert view is None, "plain layers know no boards"
         at = 0 if index is None else index.data_ptr()
         weights = player.small.data_ptr()
         self.native.forward(weights, packed.data_ptr(), at, rows, heads.data_ptr(), stream_now())
@@ -142,6 +159,8 @@ class TorchLayers:
         self.gradient_precision = "float32"
         self.head_cells: list[int] = []
         self._outputs: tuple[Tensor, Tensor] | None = None
+        # A run is a function of its seed, also where cuDNN convolves; and float32 is float32.
+        torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32 = True, False
         # Autograd's own thread meets the card with something harmless first: cuBLAS would complain.
         torch.zeros(1, device="cuda", requires_grad=True).sum().backward()  # type: ignore[no-untyped-call]
 
@@ -149,17 +168,28 @@ class TorchLayers:
         layout: list[Placed] = []
         at = 0
         for name, parameter in policy.named_parameters():
-            layout.append((name, at, tuple(parameter.shape), tuple(parameter.contiguous().stride())))
+            # Weights of convolutions with channels last, as cuDNN reads them beside boards laid out so.
+            order = torch.channels_last if parameter.ndim == 4 else torch.contiguous_format
+            strides = tuple(torch.empty_like(parameter, memory_format=order).stride())
+            layout.append((name, at, tuple(parameter.shape), strides))
             at += (parameter.numel() + 63) // 64 * 64
         return Player(policy, layout, at, "float32")
 
-    def forward(self, player: Player, packed: Tensor, index: Tensor | None, rows: int, heads: Tensor) -> None:
+    def forward(
+        self,
+        player: Player,
+        packed: Tensor,
+        index: Tensor | None,
+        rows: int,
+        heads: Tensor,
+        view: Tensor | None = None,
+    ) -> None:
         given = packed[:rows] if index is None else packed[index[:rows].clamp(min=0).long()]
         lower = self.precision != "float32"
         # No cache of casts: a graph replays the casts of weights that have moved since.
         autocast = torch.autocast("cuda", TYPES[self.precision], enabled=lower, cache_enabled=False)
         with torch.set_grad_enabled(self.training), autocast:
-            logits, value = player.policy(given)
+            logits, value = player.policy(given, view)
         self._outputs = (logits, value) if self.training else None
         heads[:rows, : self.actions] = logits.detach()
         heads[:rows, self.actions] = value.detach()

@@ -14,11 +14,11 @@ from playmill.pools.lanes import need_cuda
 from playmill.training.cuda.collector import Learnable
 from playmill.training.cuda.control import Control
 from playmill.training.cuda.layers import Layers, Player, captured, stream_now
-from playmill.training.learner import scheduled
+from playmill.training.learner import kept_of_average, scheduled
 
 
 class CudaLearner:
-    """The optimiser's state of a player, and the average or magnet that holds it back."""
+    """The optimiser's state of a player, its average, and the average or magnet that holds it back."""
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class CudaLearner:
         self.part = max(1, minibatch // cfg.accumulate)
         self.minibatch = self.part * cfg.accumulate
         self.magnet = player.twin() if cfg.regulariser != "none" else None
+        self.average = player.twin() if cfg.weight_average else None
         self.gradients = torch.zeros_like(player.flat)
         self.mean, self.square = torch.zeros_like(player.flat), torch.zeros_like(player.flat)
         self.heads = torch.zeros(self.part, layers.stride, device="cuda")
@@ -47,6 +48,11 @@ class CudaLearner:
         self.terms = _doubles(cfg.accumulate * self.blocks * 6)
         self.norms = _doubles(self.native.adam_blocks())
         self._graph: torch.cuda.CUDAGraph | None = None
+
+    @property
+    def judged(self) -> Player:
+        """What the learning has come to: the average where there is one."""
+        return self.player if self.average is None else self.average
 
     def update(
         self, rollout: Rollout, learnable: Learnable, usable: int, number: int, progress: float
@@ -68,7 +74,9 @@ class CudaLearner:
 
     def state(self) -> dict[str, Tensor]:
         """Everything that changes, as named tensors on the host; the names are those of the CPU's learner."""
-        out = {f"policy/{name}": view for name, view in self.player.views(_to_host(self.player.flat)).items()}
+        out = {f"policy/{n}": v for n, v in self.player.views(_to_host(self.judged.flat)).items()}
+        if self.average is not None:
+            out |= {f"learning/{n}": v for n, v in self.player.views(_to_host(self.player.flat)).items()}
         means, squares = self.player.views(_to_host(self.mean)), self.player.views(_to_host(self.square))
         step = float(self.control.parse(self.control.tensor.cpu())["adam_step"])
         for name in means:
@@ -81,8 +89,12 @@ class CudaLearner:
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Back to what `state` returned."""
-        for name, view in self.player.views(self.player.flat).items():
+        for name, view in self.judged.views(self.judged.flat).items():
             view.copy_(state[f"policy/{name}"])
+        if self.average is not None:
+            self.average.refresh()
+            for name, view in self.player.views(self.player.flat).items():
+                view.copy_(state[f"learning/{name}"])
         for flat, key in ((self.mean, "exp_avg"), (self.square, "exp_avg_sq")):
             for name, view in self.player.views(flat).items():
                 view.copy_(state[f"adam/{name}/{key}"])
@@ -146,9 +158,10 @@ class CudaLearner:
         """Forward, loss and backward of one part of the minibatch."""
         index = self.index[part * self.part : (part + 1) * self.part]
         packed = rollout.flat(rollout.observation)
+        view = self._views(rollout, index)
         if self.magnet is not None and self.magnet_heads is not None:
-            self.layers.forward(self.magnet, packed, index, self.part, self.magnet_heads)
-        self.layers.forward(self.player, packed, index, self.part, self.heads)
+            self.layers.forward(self.magnet, packed, index, self.part, self.magnet_heads, view)
+        self.layers.forward(self.player, packed, index, self.part, self.heads, view)
         self.native.loss(
             self.control.address,
             self.part,
@@ -176,8 +189,17 @@ class CudaLearner:
         )
         self.layers.backward(self.player, self.part, part > 0, self.gradients)
 
+    def _views(self, rollout: Rollout, index: Tensor) -> Tensor | None:
+        if not self.cfg.symmetries:
+            return None
+        rows = index.clamp(min=0).long()
+        return self.player.policy.views.of(rows % rollout.games, rollout.flat(rollout.seat)[rows])
+
     def _follow(self, number: int) -> None:
-        """Moves the average, or refreshes the magnet."""
+        """Moves the averages, or refreshes the magnet."""
+        if self.average is not None:
+            self.average.flat.lerp_(self.player.flat, 1.0 - kept_of_average(self.cfg, number))
+            self.average.refresh()
         if self.magnet is None:
             return
         if self.cfg.regulariser == "average":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from playmill.games import GameSpec, PlaymillError
+from playmill.policies import network_cost
 from playmill.training.config import Train
 
 SPARE = 0.85
@@ -39,7 +40,7 @@ def out_of_room(config: Train, spec: GameSpec, problem: str) -> PlaymillError:
 
 
 def _row_of_layers(config: Train, spec: GameSpec) -> int:
-    width = spec.schema.features + config.network.trunks * sum(config.network.hidden) + spec.actions
+    width = spec.schema.features + network_cost(spec, config.network).activations + spec.actions
     return 2 * width + 4 * spec.actions
 
 
