@@ -66,14 +66,16 @@ PM_FN void widen_plain(const std::uint64_t* in, int width, const Edges& edges, i
 // down, left, right): not off the board, nor onto one of `closed`.
 PM_FN void move_bytes_plain(const std::uint16_t* army, const std::uint64_t* own, const std::uint64_t* closed, int width,
                             const Edges& edges, int squares, int words, std::uint8_t* out) {
+  memset(out, 0, static_cast<std::size_t>(squares));
   for (int w = 0; w < words; ++w) {
     const std::uint64_t blocked[] = {
         up_word(closed, w, width) | edges.top[w], down_word(closed, w, words, width) | edges.bottom[w],
         up_word(closed, w, 1) | edges.first[w], down_word(closed, w, words, 1) | edges.last[w]};
-    for (int k = 0; k < 64 && 64 * w + k < squares; ++k) {
+    for (std::uint64_t left = own[w]; left != 0; left &= left - 1) {
+      const int k = lowest_bit(left);
+      if (army[64 * w + k] < 2) continue;
       unsigned byte = 0;
-      if ((own[w] >> k & 1) && army[64 * w + k] > 1)
-        for (int d = 0; d < 4; ++d) byte |= static_cast<unsigned>(~blocked[d] >> k & 1) << d;
+      for (int d = 0; d < 4; ++d) byte |= static_cast<unsigned>(~blocked[d] >> k & 1) << d;
       out[64 * w + k] = static_cast<std::uint8_t>(byte * 17);
     }
   }

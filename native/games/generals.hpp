@@ -38,10 +38,10 @@ class GeneralsBoard : public GeneralsFacts {
 
   // The same as a row of bytes, whole words: a byte a square, then the pass, then builds.
   PM_FN void legal_row(const Options& o, std::uint8_t* out) const {
-    const int n = squares(o);
+    const int n = squares(o), bytes = (actions(o) + 63) / 64 * 8;
+    memset(out + bytes - 8, 0, 8);  // of a known size: no call; what it takes of the squares is written next
+    if (o.build == kYes) memset(out + n, 0, static_cast<std::size_t>(bytes - n));
     move_bytes(army_, owner_[seat_].word, mountain_.word, o.width, o.edges, n, Plane::kWords, out);
-    const int bytes = (actions(o) + 63) / 64 * 8;
-    for (int i = n; i < bytes; ++i) out[i] = 0;
     out[n] = 1;
     if (o.build != kYes) return;
     each_square(owner_[seat_], [&](int square) {
