@@ -129,11 +129,69 @@ PM_MATRIX void move_bytes_turned(const std::uint16_t* army, const std::uint64_t*
              : turn_words(army, ways_of<2>(own, closed, width, edges), squares, out);
 }
 
+// 32 numbers `before`: one more on the squares of `own`, and on those of `free` that have less than `most_free`.
+// `full` are the squares of `own` that have no room.
+PM_WIDE_INLINE __m512i grown(__m512i before, __mmask32 own, __mmask32 free, __m512i most_free, __mmask32& full) {
+  full = _mm512_mask_cmpeq_epu16_mask(own, before, _mm512_set1_epi16(-1));
+  const __mmask32 more = _kor_mask32(own, _mm512_mask_cmplt_epu16_mask(free, before, most_free));
+  return _mm512_mask_adds_epu16(before, more, before, _mm512_set1_epi16(1));
+}
+
+template <int kVectors>
+PM_WIDE_INLINE void grow_words(std::uint16_t* army, int squares, Recruits& g) {
+  auto built = load<kVectors>(g.built), free = built, owned = nothing<kVectors>();
+  for (int k = 0; k < g.marks; ++k) built = either(built, one_square<kVectors>(g.mark[k]));
+  alignas(64) std::uint64_t planes[kMostPlanes][8 * kVectors], all[8 * kVectors], nobodys[8 * kVectors];
+  for (int k = 0; k < g.owners; ++k) {
+    const auto own = load<kVectors>(g.own[k]);
+    const auto grows = g.which == Recruits::kAll     ? own
+                       : g.which == Recruits::kBuilt ? both(own, built)
+                                                     : without(own, built);
+    free = without(free, own);
+    owned = either(owned, grows);
+    store(planes[k], grows);
+  }
+  store(all, owned);
+  store(nobodys, free);
+  for (int k = 0; k < g.owners; ++k) {
+    g.grown[k] = 0;
+    for (int w = 0; w < 8 * kVectors; ++w) g.grown[k] += static_cast<int>(_mm_popcnt_u64(planes[k][w]));
+  }
+  const __m512i most_free = _mm512_set1_epi16(static_cast<short>(g.most_free));
+  for (int w = 0; 64 * w < squares; ++w) {
+    const std::uint64_t own = all[w], nobody = nobodys[w];
+    std::uint16_t* low = army + 64 * w;
+    const auto own_low = static_cast<__mmask32>(own), own_high = static_cast<__mmask32>(own >> 32);
+    const auto free_low = static_cast<__mmask32>(nobody), free_high = static_cast<__mmask32>(nobody >> 32);
+    __mmask32 full_low, full_high;
+    if (64 * w + 64 <= squares) {
+      _mm512_storeu_si512(low, grown(_mm512_loadu_si512(low), own_low, free_low, most_free, full_low));
+      _mm512_storeu_si512(low + 32, grown(_mm512_loadu_si512(low + 32), own_high, free_high, most_free, full_high));
+    } else {
+      const std::uint64_t on = (1ull << (squares % 64)) - 1;
+      const auto on_low = static_cast<__mmask32>(on), on_high = static_cast<__mmask32>(on >> 32);
+      _mm512_mask_storeu_epi16(low, on_low,
+                               grown(_mm512_maskz_loadu_epi16(on_low, low), own_low, free_low, most_free, full_low));
+      _mm512_mask_storeu_epi16(
+          low + 32, on_high,
+          grown(_mm512_maskz_loadu_epi16(on_high, low + 32), own_high, free_high, most_free, full_high));
+    }
+    if (__builtin_expect(!_kortestz_mask32_u8(full_low, full_high), 0)) {
+      const std::uint64_t full = _cvtmask64_u64(_mm512_kunpackd(full_high, full_low));
+      for (int k = 0; k < g.owners; ++k) g.grown[k] -= static_cast<int>(_mm_popcnt_u64(full & planes[k][w]));
+    }
+  }
+}
+PM_WIDE void grow_squares_wide(std::uint16_t* army, int squares, int words, Recruits& recruits) {
+  words == 8 ? grow_words<1>(army, squares, recruits) : grow_words<2>(army, squares, recruits);
+}
+
 }  // namespace
 
 #else
 
 namespace {
+constexpr auto grow_squares_wide = grow_squares_plain;
 constexpr auto remember_wide = remember_plain;
 constexpr auto widen_wide = widen_plain;
 constexpr auto move_bytes_wide = move_bytes_plain;
@@ -142,6 +200,9 @@ constexpr auto move_bytes_turned = move_bytes_plain;
 
 #endif
 
+void grow_squares(std::uint16_t* army, int squares, int words, Recruits& recruits) {
+  kWideVectors ? grow_squares_wide(army, squares, words, recruits) : grow_squares_plain(army, squares, words, recruits);
+}
 void remember_squares(const std::uint16_t* plane, const std::uint64_t* sight, int squares, std::uint16_t* last,
                       std::uint8_t* age) {
   kWideVectors ? remember_wide(plane, sight, squares, last, age) : remember_plain(plane, sight, squares, last, age);

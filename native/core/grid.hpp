@@ -10,6 +10,7 @@
 namespace playmill {
 
 inline constexpr int kMaxSide = 32;
+inline constexpr int kMostPlanes = 8;  // of one kind on a board
 
 // Bits of a plane with room for so many squares: whole vectors of eight words.
 constexpr int plane_bits(int squares) { return (squares + 511) / 512 * 512; }
@@ -81,11 +82,53 @@ PM_FN void move_bytes_plain(const std::uint16_t* army, const std::uint64_t* own,
   }
 }
 
+// Which of the squares that somebody owns have one army more, as far as there is room for it.
+struct Recruits {
+  enum Which { kBuilt, kNotBuilt, kAll };
+  Which which;
+  int owners = 0, marks = 0;
+  const std::uint64_t* own[kMostPlanes];
+  const std::uint64_t* built;
+  int mark[kMostPlanes];   // squares that count as built too
+  int most_free = 0;       // nobody's grow to that number, of those built
+  int grown[kMostPlanes];  // how many, by owner: the answer
+};
+
+PM_FN void grow_squares_plain(std::uint16_t* army, int, int words, Recruits& g) {
+  for (int k = 0; k < g.owners; ++k) g.grown[k] = 0;
+  for (int w = 0; w < words; ++w) {
+    std::uint64_t built = g.built[w], free = built;
+    for (int k = 0; k < g.marks; ++k)
+      if (g.mark[k] >> 6 == w) built |= 1ull << (g.mark[k] & 63);
+    const auto grow = [&](std::uint64_t plane, int most) {
+      int grown = 0;
+      for (; plane != 0; plane &= plane - 1) {
+        std::uint16_t& here = army[64 * w + lowest_bit(plane)];
+        const bool grows = here < most;
+        here = static_cast<std::uint16_t>(here + grows);
+        grown += grows;
+      }
+      return grown;
+    };
+    for (int k = 0; k < g.owners; ++k) {
+      const std::uint64_t own = g.own[k][w];
+      g.grown[k] += grow(g.which == Recruits::kAll     ? own
+                         : g.which == Recruits::kBuilt ? own & built
+                                                       : own & ~built,
+                         65535);
+      free &= ~own;
+    }
+    grow(free, g.most_free);
+  }
+}
+
 #if defined(__CUDA_ARCH__)
+#define grow_squares grow_squares_plain
 #define remember_squares remember_plain
 #define widen_squares widen_plain
 #define move_bytes move_bytes_plain
 #else
+void grow_squares(std::uint16_t* army, int squares, int words, Recruits& recruits);
 void remember_squares(const std::uint16_t* plane, const std::uint64_t* sight, int squares, std::uint16_t* last,
                       std::uint8_t* age);
 void widen_squares(const std::uint64_t* in, int width, const Edges& edges, int words, std::uint64_t* out);

@@ -328,29 +328,24 @@ class GeneralsBoard : public GeneralsFacts {
     }
   }
 
-  PM_FN void grow_square(int square, int seat) {
-    if (army_[square] == kMostArmy) return;
-    ++army_[square];
-    if (seat != kNobody) ++total_[seat];
-  }
-
   PM_FN void grow(const Options& o) {
     const bool cities = tick_ % static_cast<unsigned>(o.city_period) == 0;
     const bool land = tick_ % static_cast<unsigned>(o.land_period) == 0;
     if (!cities && !land) return;
-    Plane built = city_, free = city_;
-    for (int s = 0; s < o.players; ++s)
-      if (lives(s)) built.add(general_[s]);
+    Recruits recruits;
+    recruits.built = city_.word;
     for (int s = 0; s < o.players; ++s) {
-      const auto more = [this, s](int square) { grow_square(square, s); };
-      if (cities) each_square(owner_[s] & built, more);
-      if (land) each_square(o.land_growth == kAll ? owner_[s] : owner_[s] - built, more);
-      free = free - owner_[s];
+      recruits.own[recruits.owners++] = owner_[s].word;
+      if (lives(s)) recruits.mark[recruits.marks++] = general_[s];
     }
-    if (cities && o.regrowth == kYes)
-      each_square(free, [this](int square) {
-        if (army_[square] < kCityFull) ++army_[square];
-      });
+    const auto grow_now = [&](Recruits::Which which, int most_free) {
+      recruits.which = which;
+      recruits.most_free = most_free;
+      grow_squares(army_, squares(o), Plane::kWords, recruits);
+      for (int s = 0; s < o.players; ++s) total_[s] += static_cast<std::uint32_t>(recruits.grown[s]);
+    };
+    if (land) grow_now(o.land_growth == kAll ? Recruits::kAll : Recruits::kNotBuilt, 0);
+    if (cities) grow_now(Recruits::kBuilt, o.regrowth == kYes ? kCityFull : 0);
   }
 
   PM_FN void look_around(const Options& o, int seat) {

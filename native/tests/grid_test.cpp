@@ -88,6 +88,44 @@ void remembering(const Board& b) {
   for (std::size_t i = n; i < age.size(); ++i) CHECK(age[i] == before[i] && last[i] == 77);
 }
 
+// Cities of owners and of nobody, generals among the ground, and armies that have no room left.
+void growing(const Board& b) {
+  std::uint64_t built[Edges::kWords] = {}, others[Edges::kWords] = {};
+  for (int i = 0; i < b.words; ++i) {
+    built[i] = source() & source() & b.edges.all[i];
+    others[i] = source() & ~b.own[i] & b.edges.all[i];
+  }
+  for (const auto which : {Recruits::kBuilt, Recruits::kNotBuilt, Recruits::kAll})
+    for (const int most_free : {0, 40}) {
+      Recruits recruits;
+      recruits.which = which;
+      recruits.own[recruits.owners++] = b.own;
+      recruits.own[recruits.owners++] = others;
+      recruits.built = built;
+      recruits.mark[recruits.marks++] = b.squares / 2;
+      recruits.most_free = most_free;
+      auto army = b.army;
+      for (auto& a : army) a = static_cast<std::uint16_t>(source() % 4 == 0 ? 65535 - source() % 2 : source() % 80);
+      const auto before = army;
+      auto plain = army;
+      auto same = recruits;
+      grow_squares(army.data(), b.squares, b.words, recruits);
+      grow_squares_plain(plain.data(), b.squares, b.words, same);
+      CHECK(army == plain);
+      int grown[2] = {};
+      for (int i = 0; i < b.squares; ++i) {
+        const bool city = built[i >> 6] >> (i & 63) & 1, ours = b.own[i >> 6] >> (i & 63) & 1;
+        const bool theirs = others[i >> 6] >> (i & 63) & 1, counts = city || i == b.squares / 2;
+        const int here = before[static_cast<std::size_t>(i)];
+        bool more = city && here < most_free;
+        if (ours || theirs) more = here < 65535 && (which == Recruits::kAll || (which == Recruits::kBuilt) == counts);
+        CHECK(army[static_cast<std::size_t>(i)] == here + more);
+        if (ours || theirs) grown[theirs] += more;
+      }
+      for (int k = 0; k < 2; ++k) CHECK(recruits.grown[k] == grown[k] && same.grown[k] == grown[k]);
+    }
+}
+
 // Every action is allowed exactly when it is among the legal ones, in every size a board comes in.
 void telling() {
   for (const auto& [side, players, preset] : {std::tuple{5, 2, 2}, {12, 2, 1}, {17, 3, 0}, {20, 2, 2}, {25, 8, 2}}) {
@@ -128,6 +166,7 @@ int main() {
       widening(board);
       moving(board);
       remembering(board);
+      growing(board);
     }
   telling();
   return 0;
