@@ -41,6 +41,16 @@ struct Edges {
       if (i % width == width - 1) add(last, i);
     }
   }
+
+  // Squares with no other beyond them: up, down, left, right.
+  PM_FN const std::uint64_t* towards(int direction) const {
+    switch (direction) {
+      case 0: return top;
+      case 1: return bottom;
+      case 2: return first;
+      default: return last;
+    }
+  }
 };
 
 // Moves over `words` words: every square `n` higher or lower, n below 64.

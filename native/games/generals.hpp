@@ -143,15 +143,15 @@ class GeneralsBoard : public GeneralsFacts {
   // ---- Where things are ----
 
   PM_FN static int pass(const Options& o) { return 8 * squares(o); }
-  // The next square in a direction, or -1 beyond the edge.
+  // The next square in a direction. Directions come at random: no branch guesses them.
+  PM_FN static int beyond(const Options& o, int square, int direction) {
+    const int step = direction < kLeft ? o.width : 1;
+    return direction % 2 == 0 ? square - step : square + step;
+  }
+  // The same, or -1 beyond the edge.
   PM_FN static int neighbour(const Options& o, int square, int direction) {
-    const auto at = [square](const std::uint64_t* edge) { return edge[square >> 6] >> (square & 63) & 1; };
-    switch (direction) {
-      case kUp: return at(o.edges.top) ? -1 : square - o.width;
-      case kDown: return at(o.edges.bottom) ? -1 : square + o.width;
-      case kLeft: return at(o.edges.first) ? -1 : square - 1;
-      default: return at(o.edges.last) ? -1 : square + 1;
-    }
+    const bool edge = o.edges.towards(direction)[square >> 6] >> (square & 63) & 1;
+    return edge ? -1 : beyond(o, square, direction);
   }
   PM_FN static int steps_between(const Options& o, int a, int b) {
     const int dx = a % o.width - b % o.width, dy = a / o.width - b / o.width;
@@ -178,9 +178,8 @@ class GeneralsBoard : public GeneralsFacts {
   // On reversed ticks the higher seats go first.
   PM_FN bool reversed(const Options& o) const { return o.order == kAlternating && tick_ % 2 == 1; }
   PM_FN int before(const Options& o, int seat) const {
-    int ahead = 0;
-    for (int s = 0; s < o.players; ++s) ahead += lives(s) && (reversed(o) ? s > seat : s < seat);
-    return ahead;
+    const unsigned lower = alive_ & ((1u << seat) - 1), higher = alive_ >> seat >> 1;
+    return popcount64(reversed(o) ? higher : lower);
   }
 
   // ---- A tick ----
@@ -197,7 +196,7 @@ class GeneralsBoard : public GeneralsFacts {
       Move& move = moves[count++];
       move.seat = s;
       move.from = answer_[s] / 8;
-      move.to = neighbour(o, move.from, answer_[s] % 4);
+      move.to = beyond(o, move.from, answer_[s] % 4);
       move.half = answer_[s] % 8 >= 4;
     }
     for (int i = 0; i < count; ++i) {
