@@ -10,37 +10,6 @@ namespace {
 
 using namespace wide;
 
-// The last squares of a board that fill no block of 64.
-std::uint64_t rest(int squares) { return (1ull << (squares % 64)) - 1; }
-
-PM_WIDE_INLINE void remember_block(__mmask64 on, __mmask64 seen, const std::uint16_t* plane, std::uint16_t* last,
-                                   std::uint8_t* age) {
-  const __m512i older = _mm512_adds_epu8(_mm512_maskz_loadu_epi8(on, age), _mm512_set1_epi8(1));
-  const __m512i now = _mm512_maskz_mov_epi8(~seen, older);
-  const auto on_low = static_cast<__mmask32>(on), on_high = static_cast<__mmask32>(on >> 32);
-  const auto low = static_cast<__mmask32>(seen), high = static_cast<__mmask32>(seen >> 32);
-  const __m512i first =
-      _mm512_mask_mov_epi16(_mm512_maskz_loadu_epi16(on_low, last), low, _mm512_maskz_loadu_epi16(on_low, plane));
-  const __m512i second = _mm512_mask_mov_epi16(_mm512_maskz_loadu_epi16(on_high, last + 32), high,
-                                               _mm512_maskz_loadu_epi16(on_high, plane + 32));
-  if (on == ~0ull) {  // whole vectors: a store with a mask is dear
-    _mm512_storeu_si512(age, now);
-    _mm512_storeu_si512(last, first);
-    _mm512_storeu_si512(last + 32, second);
-  } else {
-    _mm512_mask_storeu_epi8(age, on, now);
-    _mm512_mask_storeu_epi16(last, on_low, first);
-    _mm512_mask_storeu_epi16(last + 32, on_high, second);
-  }
-}
-
-PM_WIDE void remember_wide(const std::uint16_t* plane, const std::uint64_t* sight, int squares, std::uint16_t* last,
-                           std::uint8_t* age) {
-  int i = 0;
-  for (; i < squares / 64; ++i) remember_block(~0ull, sight[i], plane + 64 * i, last + 64 * i, age + 64 * i);
-  if (squares % 64 != 0) remember_block(rest(squares), sight[i], plane + 64 * i, last + 64 * i, age + 64 * i);
-}
-
 PM_WIDE void widen_wide(const std::uint64_t* in, int width, const Edges& edges, int words, std::uint64_t* out) {
   words == 8 ? store(out, wide::widened(load<1>(in), width, edges))
              : store(out, wide::widened(load<2>(in), width, edges));
@@ -192,7 +161,6 @@ PM_WIDE void grow_squares_wide(std::uint16_t* army, int squares, int words, Recr
 
 namespace {
 constexpr auto grow_squares_wide = grow_squares_plain;
-constexpr auto remember_wide = remember_plain;
 constexpr auto widen_wide = widen_plain;
 constexpr auto move_bytes_wide = move_bytes_plain;
 constexpr auto move_bytes_turned = move_bytes_plain;
@@ -202,10 +170,6 @@ constexpr auto move_bytes_turned = move_bytes_plain;
 
 void grow_squares(std::uint16_t* army, int squares, int words, Recruits& recruits) {
   kWideVectors ? grow_squares_wide(army, squares, words, recruits) : grow_squares_plain(army, squares, words, recruits);
-}
-void remember_squares(const std::uint16_t* plane, const std::uint64_t* sight, int squares, std::uint16_t* last,
-                      std::uint8_t* age) {
-  kWideVectors ? remember_wide(plane, sight, squares, last, age) : remember_plain(plane, sight, squares, last, age);
 }
 void widen_squares(const std::uint64_t* in, int width, const Edges& edges, int words, std::uint64_t* out) {
   kWideVectors ? widen_wide(in, width, edges, words, out) : widen_plain(in, width, edges, words, out);

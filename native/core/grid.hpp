@@ -15,16 +15,6 @@ inline constexpr int kMostPlanes = 8;  // of one kind on a board
 // Bits of a plane with room for so many squares: whole vectors of eight words.
 constexpr int plane_bits(int squares) { return (squares + 511) / 512 * 512; }
 
-// What is in sight is taken over and has age 0; everything else is a tick older.
-PM_FN void remember_plain(const std::uint16_t* plane, const std::uint64_t* sight, int squares, std::uint16_t* last,
-                          std::uint8_t* age) {
-  for (int i = 0; i < squares; ++i) {
-    const bool seen = sight[i >> 6] >> (i & 63) & 1;
-    last[i] = seen ? plane[i] : last[i];
-    age[i] = static_cast<std::uint8_t>(seen ? 0 : age[i] + (age[i] < 255));
-  }
-}
-
 // The edges of a board and all its squares: what keeps steps on it.
 struct Edges {
   static constexpr int kWords = kMaxSide * kMaxSide / 64;
@@ -134,13 +124,10 @@ PM_FN void grow_squares_plain(std::uint16_t* army, int, int words, Recruits& g) 
 
 #if defined(__CUDA_ARCH__)
 #define grow_squares grow_squares_plain
-#define remember_squares remember_plain
 #define widen_squares widen_plain
 #define move_bytes move_bytes_plain
 #else
 void grow_squares(std::uint16_t* army, int squares, int words, Recruits& recruits);
-void remember_squares(const std::uint16_t* plane, const std::uint64_t* sight, int squares, std::uint16_t* last,
-                      std::uint8_t* age);
 void widen_squares(const std::uint64_t* in, int width, const Edges& edges, int words, std::uint64_t* out);
 void move_bytes(const std::uint16_t* army, const std::uint64_t* own, const std::uint64_t* closed, int width,
                 const Edges& edges, int squares, int words, std::uint8_t* out);

@@ -23,7 +23,6 @@ class GeneralsBoard : public GeneralsFacts {
     alive_ = static_cast<std::uint8_t>((1u << o.players) - 1);
     make_map(o, seed);
     for (int s = 0; s < o.players; ++s) {
-      for (int i = 0; i < squares(o); ++i) memory_[s].age[i] = 255;
       total_[s] = static_cast<std::uint32_t>(o.start_army);
       land_[s] = 1;
     }
@@ -62,32 +61,19 @@ class GeneralsBoard : public GeneralsFacts {
 
   PM_FN void observe(const Options& o, int seat, std::uint8_t* out) const {
     const Memory& mine = memory_[seat];
-    const int bytes = (squares(o) + 7) / 8;
-    // Whole planes are written where there is room: what follows overwrites what lies beyond the last square.
-    const bool roomy = squares(o) >= 64;
-    const auto put = [&](const Plane& plane) {
-      if (roomy) {
-        memcpy(out, plane.word, sizeof plane.word);
-      } else {
-        memcpy(out, plane.word, static_cast<std::size_t>(bytes));
-      }
-      out += bytes;
-    };
-    put(mine.sight);
-    put(mine.explored);
-    put(owner_[seat]);
-    for (int k = 0; k + 1 < o.players; ++k) put(mine.others[k]);
-    put(mine.city);
-    Plane generals, obstacles;
-    for (int s = 0; s < o.players; ++s)
-      if (knows_general(seat, s)) generals.add(general_[s]);
-    put(generals);
-    put(mountain_ & mine.explored);
-    if (o.fog_obstacles == kYes) obstacles = (mountain_ | city_) - mine.explored;
-    put(obstacles);
-    memcpy(out, mine.army, static_cast<std::size_t>(2 * squares(o)));
-    memcpy(out + 2 * squares(o), mine.age, static_cast<std::size_t>(squares(o)));
-    Writer write(out + 3 * squares(o));
+    View view;
+    view.sight = mine.sight.word;
+    view.explored = mine.explored.word;
+    view.own = owner_[seat].word;
+    view.closed = mountain_.word;
+    if (o.fog_obstacles == kYes) view.built = city_.word;
+    for (int k = 0; k + 1 < o.players; ++k) view.last_planes[view.planes++] = mine.others[k].word;
+    view.last_planes[view.planes++] = mine.city.word;
+    for (int s = 0; s < o.players; ++s) view.mark[view.marks++] = knows_general(seat, s) ? general_[s] : kNobody;
+    view.now = army_;
+    view.last = last_army_[seat];
+    view.age = age_[seat];
+    Writer write(write_view(view, squares(o), Plane::kWords, out));
     write.u16(tick_);
     write.u8(until(o.city_period));
     write.u8(until(o.land_period));
@@ -130,8 +116,6 @@ class GeneralsBoard : public GeneralsFacts {
     Plane explored;
     Plane others[kPlayers - 1];  // from the next seat on
     Plane city;
-    std::uint16_t army[kSquares];
-    std::uint8_t age[kSquares];
   };
 
   struct Move {
@@ -168,8 +152,13 @@ class GeneralsBoard : public GeneralsFacts {
       if (owner_[s].has(square)) return s;
     return kNobody;
   }
+  // The army of a square as a seat saw it last.
+  PM_FN int known_army(int seat, int square) const {
+    if (memory_[seat].sight.has(square)) return army_[square];
+    return memory_[seat].explored.has(square) ? last_army_[seat][square] : 0;
+  }
   PM_FN bool knows_general(int seat, int other) const {
-    return lives(other) && (seat == other || (met_[seat] >> other & 1));
+    return lives(other) & ((seat == other) | (met_[seat] >> other & 1));
   }
   PM_FN int until(int period) const {
     const unsigned left = static_cast<unsigned>(period) - tick_ % static_cast<unsigned>(period);
@@ -185,6 +174,7 @@ class GeneralsBoard : public GeneralsFacts {
   // ---- A tick ----
 
   PM_FN void play_tick(const Options& o, Report& report) {
+    keep_under_attack(o);
     Move moves[kPlayers];
     int count = 0;
     for (int s = 0; s < o.players; ++s) {
@@ -213,6 +203,17 @@ class GeneralsBoard : public GeneralsFacts {
     if (o.shaping > 0) pay_gains(o, report);
     if (over_) count_stats(o, decided, report);
     seat_ = static_cast<std::uint8_t>(lowest_bit(alive_));
+  }
+
+  // Whoever may lose squares keeps the armies in sight of them: what goes out of sight in this tick was seen before it.
+  PM_FN void keep_under_attack(const Options& o) {
+    for (int s = 0; s < o.players; ++s) {
+      if (!lives(s) || answer_[s] >= pass(o)) continue;
+      const int to = beyond(o, answer_[s] / 8, answer_[s] % 4);
+      for (int other = 0; other < o.players; ++other)
+        if (other != s && owner_[other].has(to))
+          keep_numbers(army_, memory_[other].sight.word, squares(o), last_army_[other]);
+    }
   }
 
   PM_FN void make_moves(const Options& o, Move* moves, int count, Report& report) {
@@ -349,15 +350,20 @@ class GeneralsBoard : public GeneralsFacts {
 
   PM_FN void look_around(const Options& o, int seat) {
     Memory& mine = memory_[seat];
-    const Plane sight = widened(owner_[seat], o.width, o.edges);
-    mine.sight = sight;
-    mine.explored = mine.explored | sight;
-    mine.city = (mine.city - sight) | (city_ & sight);
-    for (int k = 0; k + 1 < o.players; ++k)
-      mine.others[k] = (mine.others[k] - sight) | (owner_[after(o, seat, 1 + k)] & sight);
+    Look look;
+    look.sight = mine.sight.word;
+    look.explored = mine.explored.word;
+    look.age = age_[seat];
+    for (int k = 0; k + 1 < o.players; ++k) {
+      look.last[look.planes] = mine.others[k].word;
+      look.now[look.planes++] = owner_[after(o, seat, 1 + k)].word;
+    }
+    look.last[look.planes] = mine.city.word;
+    look.now[look.planes++] = city_.word;
+    look_from(owner_[seat].word, o.width, o.edges, squares(o), Plane::kWords, look);
     for (int s = 0; s < o.players; ++s)
-      if (s != seat && lives(s) && sight.has(general_[s])) met_[seat] = static_cast<std::uint8_t>(met_[seat] | 1u << s);
-    remember_squares(army_, sight.word, squares(o), mine.army, mine.age);
+      if (s != seat && lives(s) && mine.sight.has(general_[s]))
+        met_[seat] = static_cast<std::uint8_t>(met_[seat] | 1u << s);
   }
 
   // ---- Building ----
@@ -433,9 +439,13 @@ class GeneralsBoard : public GeneralsFacts {
 
   struct Scout;
 
-  std::uint16_t army_[kSquares] = {};
+  // A plane is a line of the cache, and what every turn reads or writes of the rest, down to the end of a Slot,
+  // another.
   Plane owner_[kPlayers], mountain_, city_;
   Memory memory_[kPlayers] = {};
+  std::uint16_t army_[kSquares] = {};
+  std::uint16_t last_army_[kPlayers][kSquares] = {};  // of faded squares: see fog.hpp
+  std::uint8_t age_[kPlayers][kSquares] = {};
   std::uint32_t total_[kPlayers] = {};  // armies in all
   float paid_[kPlayers] = {};           // potential paid for so far
   std::uint16_t land_[kPlayers] = {};   // squares in all

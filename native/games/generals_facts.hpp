@@ -1,8 +1,8 @@
 // Generals: what does not depend on the size of the board.
 #pragma once
 
+#include "../core/fog.hpp"
 #include "../core/game.hpp"
-#include "../core/grid.hpp"
 
 namespace playmill {
 

@@ -53,7 +53,7 @@ std::string GeneralsBoard<kSide, kPlayers>::table_text(const Options& o, int sea
     bool general = false;
     for (int s = 0; s < o.players; ++s) general |= general_[s] == square && lives(s) && (all || knows_general(seat, s));
     const bool city = all ? city_.has(square) : memory_[seat].city.has(square);
-    const int army = all ? army_[square] : memory_[seat].army[square];
+    const int army = all ? army_[square] : known_army(seat, square);
     std::string cell;
     if (mountain_.has(square)) {
       cell = "^";

@@ -68,26 +68,6 @@ void moving(const Board& b) {
   for (std::size_t i = n; i < out.size(); ++i) CHECK(out[i] == 0xAB);  // nothing beyond the board is touched
 }
 
-void remembering(const Board& b) {
-  const auto n = static_cast<std::size_t>(b.squares);
-  std::vector<std::uint16_t> last(n + 4, 77);
-  std::vector<std::uint8_t> age(n + 4);
-  for (auto& a : age) a = static_cast<std::uint8_t>(source() % 4 == 0 ? 255 : source());
-  const auto before = age;
-  auto last_plain = last;
-  auto age_plain = age;
-  remember_squares(b.army.data(), b.own, b.squares, last.data(), age.data());
-  remember_plain(b.army.data(), b.own, b.squares, last_plain.data(), age_plain.data());
-  CHECK(last == last_plain);
-  CHECK(age == age_plain);
-  for (std::size_t i = 0; i < n; ++i) {
-    const bool seen = b.own[i >> 6] >> (i & 63) & 1;
-    CHECK(last[i] == (seen ? b.army[i] : 77));
-    CHECK(age[i] == (seen ? 0 : before[i] == 255 ? 255 : before[i] + 1));
-  }
-  for (std::size_t i = n; i < age.size(); ++i) CHECK(age[i] == before[i] && last[i] == 77);
-}
-
 // Cities of owners and of nobody, generals among the ground, and armies that have no room left.
 void growing(const Board& b) {
   std::uint64_t built[Edges::kWords] = {}, others[Edges::kWords] = {};
@@ -165,7 +145,6 @@ int main() {
       const Board board(width, height);
       widening(board);
       moving(board);
-      remembering(board);
       growing(board);
     }
   telling();
