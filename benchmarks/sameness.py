@@ -16,7 +16,7 @@ from playmill.pools.cuda import CudaOutcome, CudaPool, CudaTurns, DeviceArray
 POLICIES = 6
 """Drivers whose turns surface, besides the bots played inside."""
 SLOT_BYTES = slice(40, 44)
-"""Where a snapshot says how large a game is."""
+"""Where a snapshot says how many bytes a game takes."""
 SEATED_FOR = 40
 """Steps between two new seatings."""
 
@@ -29,8 +29,7 @@ def compare_pools(
     games        whole games compared
     turns        turns compared
     difference   the first thing that differed, in words, or None
-    games_equal  whether the games in flight at the end are the same bytes; None where they cannot be:
-                 the card's type for them has room for a larger board
+    games_equal  whether the games in flight at the end are the same bytes
     stats_equal  whether the named statistics are the same"""
     pair = Pair(spec, pool_size, seed, threads)
     difference: str | None = None
@@ -83,13 +82,11 @@ class Pair:
         self.turns += self.size
         return None
 
-    def games_equal(self) -> bool | None:
+    def games_equal(self) -> bool:
         """Whether the games in flight and their drivers are the same bytes in both snapshots."""
         here, there = self.cpu.snapshot(), self.card.snapshot()
-        if here[SLOT_BYTES] != there[SLOT_BYTES]:
-            return None
         header = len(there) - self.card.memory
-        size = self.size * ((self.spec.state_bytes + 7) // 8 * 8 + 16 + self.spec.seats)
+        size = self.size * (int.from_bytes(there[SLOT_BYTES], "little") + self.spec.seats)
         return here[header : header + size] == there[header : header + size]
 
     def stats_equal(self) -> bool:

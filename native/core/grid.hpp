@@ -11,21 +11,12 @@
 namespace playmill {
 
 inline constexpr int kMaxSide = 32;
+inline constexpr int kMostPlanes = 8;  // of one kind on a board
 
 // Bits of a plane with room for so many squares: whole vectors of eight words.
 constexpr int plane_bits(int squares) { return (squares + 511) / 512 * 512; }
 
 PM_FN bool bit_of(const std::uint64_t* plane, int i) { return plane[i >> 6] >> (i & 63) & 1; }
-
-// What is in sight is taken over and has age 0; everything else is a tick older.
-PM_FN void remember_plain(const std::uint16_t* plane, const std::uint64_t* sight, int squares, std::uint16_t* last,
-                          std::uint8_t* age) {
-  for (int i = 0; i < squares; ++i) {
-    const bool seen = bit_of(sight, i);
-    last[i] = seen ? plane[i] : last[i];
-    age[i] = static_cast<std::uint8_t>(seen ? 0 : age[i] + (age[i] < 255));
-  }
-}
 
 // The edges of a board and all its squares: what keeps steps on it.
 struct Edges {
@@ -41,6 +32,16 @@ struct Edges {
       if (i >= width * (height - 1)) add(bottom, i);
       if (i % width == 0) add(first, i);
       if (i % width == width - 1) add(last, i);
+    }
+  }
+
+  // Squares with no other beyond them: up, down, left, right.
+  PM_FN const std::uint64_t* towards(int direction) const {
+    switch (direction) {
+      case 0: return top;
+      case 1: return bottom;
+      case 2: return first;
+      default: return last;
     }
   }
 };
@@ -69,16 +70,58 @@ PM_FN void widen_plain(const std::uint64_t* in, int width, const Edges& edges, i
 // down, left, right): not off the board, nor onto one of `closed`.
 PM_FN void move_bytes_plain(const std::uint16_t* army, const std::uint64_t* own, const std::uint64_t* closed, int width,
                             const Edges& edges, int squares, int words, std::uint8_t* out) {
+  memset(out, 0, static_cast<std::size_t>(squares));
   for (int w = 0; w < words; ++w) {
     const std::uint64_t blocked[] = {
         up_word(closed, w, width) | edges.top[w], down_word(closed, w, words, width) | edges.bottom[w],
         up_word(closed, w, 1) | edges.first[w], down_word(closed, w, words, 1) | edges.last[w]};
-    for (int k = 0; k < 64 && 64 * w + k < squares; ++k) {
+    for (std::uint64_t left = own[w]; left != 0; left &= left - 1) {
+      const int k = lowest_bit(left);
+      if (army[64 * w + k] < 2) continue;
       unsigned byte = 0;
-      if ((own[w] >> k & 1) && army[64 * w + k] > 1)
-        for (int d = 0; d < 4; ++d) byte |= static_cast<unsigned>(~blocked[d] >> k & 1) << d;
+      for (int d = 0; d < 4; ++d) byte |= static_cast<unsigned>(~blocked[d] >> k & 1) << d;
       out[64 * w + k] = static_cast<std::uint8_t>(byte * 17);
     }
+  }
+}
+
+// Which of the squares that somebody owns have one army more, as far as there is room for it.
+struct Recruits {
+  enum Which { kBuilt, kNotBuilt, kAll };
+  Which which;
+  int owners = 0, marks = 0;
+  const std::uint64_t* own[kMostPlanes];
+  const std::uint64_t* built;
+  int mark[kMostPlanes];   // squares that count as built too
+  int most_free = 0;       // nobody's grow to that number, of those built
+  int grown[kMostPlanes];  // how many, by owner: the answer
+};
+
+PM_FN void grow_squares_plain(std::uint16_t* army, int, int words, Recruits& g) {
+  for (int k = 0; k < g.owners; ++k) g.grown[k] = 0;
+  for (int w = 0; w < words; ++w) {
+    std::uint64_t built = g.built[w], free = built;
+    for (int k = 0; k < g.marks; ++k)
+      if (g.mark[k] >> 6 == w) built |= 1ull << (g.mark[k] & 63);
+    const auto grow = [&](std::uint64_t plane, int most) {
+      int grown = 0;
+      for (; plane != 0; plane &= plane - 1) {
+        std::uint16_t& here = army[64 * w + lowest_bit(plane)];
+        const bool grows = here < most;
+        here = static_cast<std::uint16_t>(here + grows);
+        grown += grows;
+      }
+      return grown;
+    };
+    for (int k = 0; k < g.owners; ++k) {
+      const std::uint64_t own = g.own[k][w];
+      g.grown[k] += grow(g.which == Recruits::kAll     ? own
+                         : g.which == Recruits::kBuilt ? own & built
+                                                       : own & ~built,
+                         65535);
+      free &= ~own;
+    }
+    grow(free, g.most_free);
   }
 }
 
@@ -92,25 +135,8 @@ __device__ inline std::uint32_t word_of(const std::uint64_t* plane, int w, int w
 // Bit k of the lower four as the lowest bit of byte k.
 __device__ inline std::uint32_t as_bytes(std::uint32_t bits) { return (bits & 15u) * 0x00204081u & 0x01010101u; }
 
-__device__ inline void remember_squares(const std::uint16_t* plane, const std::uint64_t* sight, int squares,
-                                        std::uint16_t* last, std::uint8_t* age) {
-  Crew::share((squares + 3) / 4, [=](int q) {
-    const std::uint32_t seen = as_bytes(reinterpret_cast<const std::uint32_t*>(sight)[q >> 3] >> 4 * (q & 7)) * 255u;
-    const std::uint32_t there = as_bytes(4 * q + 4 <= squares ? 15u : (1u << (squares - 4 * q)) - 1);
-    auto& old = reinterpret_cast<std::uint32_t*>(age)[q];
-    std::uint32_t oldest = old & old >> 1;  // its lowest bit of a byte: all eight are set
-    oldest &= oldest >> 2;
-    oldest &= oldest >> 4;
-    old = (old + (there & ~oldest)) & ~seen;
-    const uint2 now = reinterpret_cast<const uint2*>(plane)[q];
-    auto& before = reinterpret_cast<uint2*>(last)[q];
-    const std::uint32_t low = __byte_perm(seen, 0, 0x1100), high = __byte_perm(seen, 0, 0x3322);
-    before = make_uint2((before.x & ~low) | (now.x & low), (before.y & ~high) | (now.y & high));
-  });
-}
-
-__device__ inline void widen_squares(const std::uint64_t* in, int width, const Edges& edges, int words,
-                                     std::uint64_t* out) {
+// A word of `in` widened.
+__device__ inline std::uint32_t widened_word(const std::uint64_t* in, int width, const Edges& edges, int words) {
   const int w = Crew::hand(), n = 2 * words;
   const std::uint32_t here = word_of(in, w, n);
   const std::uint32_t right = here & ~word_of(edges.last, w, n), left = here & ~word_of(edges.first, w, n);
@@ -125,7 +151,31 @@ __device__ inline void widen_squares(const std::uint64_t* in, int width, const E
   const std::uint32_t row = here | __funnelshift_l(below(right), right, 1) | __funnelshift_r(left, above(left), 1);
   const auto by = static_cast<unsigned>(width);
   const std::uint32_t wide = row | __funnelshift_lc(below(row), row, by) | __funnelshift_rc(row, above(row), by);
-  if (w < n) reinterpret_cast<std::uint32_t*>(out)[w] = wide & word_of(edges.all, w, n);
+  return wide & word_of(edges.all, w, n);
+}
+
+__device__ inline void grow_squares(std::uint16_t* army, int, int words, Recruits& g) {
+  const int w = Crew::hand(), n = 2 * words;
+  std::uint32_t built = word_of(g.built, w, n), free = built;
+  for (int k = 0; k < g.marks; ++k)
+    if (g.mark[k] >> 5 == w) built |= 1u << (g.mark[k] & 31);
+  const auto grow = [&](std::uint32_t plane, int most) {
+    int grown = 0;
+    for (; plane != 0; plane &= plane - 1) {
+      std::uint16_t& here = army[32 * w + __ffs(static_cast<int>(plane)) - 1];
+      const bool grows = here < most;
+      here = static_cast<std::uint16_t>(here + grows);
+      grown += grows;
+    }
+    return grown;
+  };
+  for (int k = 0; k < g.owners; ++k) {
+    const std::uint32_t own = word_of(g.own[k], w, n);
+    const std::uint32_t which = g.which == Recruits::kAll ? ~0u : g.which == Recruits::kBuilt ? built : ~built;
+    g.grown[k] = Crew::sum(grow(own & which, 65535));
+    free &= ~own;
+  }
+  grow(free, g.most_free);
   Crew::join();
 }
 
@@ -192,8 +242,7 @@ __device__ inline void move_bytes(const std::uint16_t* army, const std::uint64_t
   Crew::join();
 }
 #else
-void remember_squares(const std::uint16_t* plane, const std::uint64_t* sight, int squares, std::uint16_t* last,
-                      std::uint8_t* age);
+void grow_squares(std::uint16_t* army, int squares, int words, Recruits& recruits);
 void widen_squares(const std::uint64_t* in, int width, const Edges& edges, int words, std::uint64_t* out);
 void move_bytes(const std::uint16_t* army, const std::uint64_t* own, const std::uint64_t* closed, int width,
                 const Edges& edges, int squares, int words, std::uint8_t* out);
@@ -230,90 +279,5 @@ PM_FN void each_square(const BitSet<N>& plane, Work&& work) {
   for (int w = 0; w < BitSet<N>::kWords; ++w)
     for (std::uint64_t word = plane.word[w]; word != 0; word &= word - 1) work(64 * w + lowest_bit(word));
 }
-
-// The same, shared out among a crew.
-template <int N, class Work>
-PM_FN void share_squares(const BitSet<N>& plane, Work&& work) {
-#if defined(__CUDA_ARCH__)
-  constexpr int kWords = BitSet<N>::kWords;
-  PM_UNROLL_WORDS
-  for (int w = 0; w < kWords; ++w) {
-    if (plane.word[w] == 0) continue;
-    PM_UNROLL
-    for (int i = 0; i < 64; i += Crew::kHands)
-      if (plane.word[w] >> (i + Crew::hand()) & 1) work(64 * w + i + Crew::hand());
-  }
-#else
-  each_square(plane, work);
-#endif
-}
-
-// Writes planes and numbers of a board into a row, one behind the other.
-class PlaneWriter {
- public:
-  PM_FN PlaneWriter(std::uint8_t* out, int squares) : out_(out), squares_(squares), bytes_((squares + 7) / 8) {}
-
-  template <int N>
-  PM_FN void put(const BitSet<N>& plane) {
-#if defined(__CUDA_ARCH__)
-    put<BitSet<N>>([&](int w) { return plane.word[w]; });
-#else
-    // Whole planes where there is room: what follows overwrites what lies beyond the last square.
-    if (squares_ >= 64) {
-      memcpy(out_, plane.word, sizeof plane.word);
-    } else {
-      memcpy(out_, plane.word, static_cast<std::size_t>(bytes_));
-    }
-    out_ += bytes_;
-#endif
-  }
-
-  // A plane by its words.
-  template <class Plane, class Word>
-  PM_FN void put(Word&& word) {
-#if defined(__CUDA_ARCH__)
-    share_bytes(bytes_, [&](int i) { return static_cast<std::uint16_t>(word(i >> 3) >> 8 * (i & 7)); });
-    out_ += bytes_;
-#else
-    Plane plane;
-    for (int w = 0; w < Plane::kWords; ++w) plane.word[w] = word(w);
-    put(plane);
-#endif
-  }
-
-  template <class Number>
-  PM_FN void put_numbers(const Number* numbers, int count) {
-#if defined(__CUDA_ARCH__)
-    const auto* from = reinterpret_cast<const std::uint16_t*>(numbers);
-    share_bytes(count * static_cast<int>(sizeof(Number)), [&](int i) { return from[i >> 1]; });
-#else
-    memcpy(out_, numbers, static_cast<std::size_t>(count) * sizeof(Number));
-#endif
-    out_ += count * static_cast<int>(sizeof(Number));
-  }
-
-  PM_FN std::uint8_t* end() const { return out_; }
-
- private:
-#if defined(__CUDA_ARCH__)
-  // Writes `count` bytes, two(i) being bytes i and i + 1 for even i: in pairs where the row allows it.
-  template <class Two>
-  __device__ void share_bytes(int count, Two&& two) const {
-    if (reinterpret_cast<std::uintptr_t>(out_) % 2 == 0) {
-      Crew::share(count / 2, [&](int k) { reinterpret_cast<std::uint16_t*>(out_)[k] = two(2 * k); });
-    } else {
-      Crew::share(count / 2, [&](int k) {
-        const std::uint16_t both = two(2 * k);
-        out_[2 * k] = static_cast<std::uint8_t>(both);
-        out_[2 * k + 1] = static_cast<std::uint8_t>(both >> 8);
-      });
-    }
-    if (count % 2 != 0 && Crew::hand() == 0) out_[count - 1] = static_cast<std::uint8_t>(two(count - 1));
-  }
-#endif
-
-  std::uint8_t* out_;
-  int squares_, bytes_;
-};
 
 }  // namespace playmill

@@ -117,7 +117,7 @@ class Pool final : public AnyPool {
         Report report = tables_.make_report(slot, drivers_of(i), tally_of(slice)), later;
         tables_.apply(slot, actions[i], report);
         over[i] = static_cast<std::uint8_t>(tables_.settle(i, slot, drivers_of(i), tally_of(slice), report, later));
-        std::memcpy(rewards + i * seats, report.reward, seats * sizeof(float));
+        for (std::size_t s = 0; s < seats; ++s) rewards[i * seats + s] = report.reward[s];
       }
     });
   }

@@ -7,9 +7,9 @@
 
 namespace playmill {
 
-// A table: one game and what names its next random draws.
+// A table: one game and what names its next random draws. A large game begins with a line of the cache.
 template <Game G>
-struct Slot {
+struct alignas(sizeof(G) < 1024 ? alignof(G) : 64) Slot {
   G game;
   std::uint64_t seed = 0;
   std::uint32_t episode = 0;

@@ -28,7 +28,6 @@ class GeneralsBoard : public GeneralsFacts {
 
   PM_APART PM_FN void reset(const Options& o, std::uint64_t seed) {
     empty();
-    for (int s = 0; s < o.players; ++s) Crew::share(squares(o), [&](int i) { memory_[s].age[i] = 255; });
     Crew::alone([&] {
       if (o.maps == 0) {
         Map map;
@@ -61,8 +60,13 @@ class GeneralsBoard : public GeneralsFacts {
   // The same as a row of bytes, whole words: a byte a square, then the pass, then builds.
   PM_FN void legal_row(const Options& o, std::uint8_t* out) const {
     const int n = squares(o), bytes = (actions(o) + 63) / 64 * 8;
+    if (Crew::hand() == 0) {
+      memset(out + bytes - 8, 0, 8);  // of a known size: no call; what it takes of the squares is written next
+      if (o.build == kYes) memset(out + n, 0, static_cast<std::size_t>(bytes - n));
+    }
+    Crew::join();
     move_bytes(army_, owner_[seat_].word, mountain_.word, o.width, o.edges, n, Plane::kWords, out);
-    Crew::share(bytes - n, [&](int i) { out[n + i] = static_cast<std::uint8_t>(i == 0); });
+    if (Crew::hand() == 0) out[n] = 1;
     if (o.build != kYes) return;
     Crew::alone([&] {
       each_square(owner_[seat_], [&](int square) {
@@ -87,26 +91,20 @@ class GeneralsBoard : public GeneralsFacts {
 
   PM_FN void observe(const Options& o, int seat, std::uint8_t* out) const {
     const Memory& mine = memory_[seat];
-    const int n = squares(o);
-    PlaneWriter planes(out, n);
-    planes.put(mine.sight);
-    planes.put(mine.explored);
-    planes.put(owner_[seat]);
-    for (int k = 0; k + 1 < o.players; ++k) planes.put(mine.others[k]);
-    planes.put(mine.city);
-    planes.template put<Plane>([&](int w) {
-      std::uint64_t generals = 0;
-      for (int s = 0; s < o.players; ++s)
-        if (general_[s] >> 6 == w && knows_general(seat, s)) generals |= 1ull << (general_[s] & 63);
-      return generals;
-    });
-    planes.template put<Plane>([&](int w) { return mountain_.word[w] & mine.explored.word[w]; });
-    const std::uint64_t known = o.fog_obstacles == kYes ? ~0ull : 0;
-    planes.template put<Plane>(
-        [&](int w) { return (mountain_.word[w] | city_.word[w]) & ~mine.explored.word[w] & known; });
-    planes.put_numbers(mine.army, n);
-    planes.put_numbers(mine.age, n);
-    if (Crew::hand() == 0) observe_numbers(o, seat, planes.end());
+    View view;
+    view.sight = mine.sight.word;
+    view.explored = mine.explored.word;
+    view.own = owner_[seat].word;
+    view.closed = mountain_.word;
+    if (o.fog_obstacles == kYes) view.built = city_.word;
+    for (int k = 0; k + 1 < o.players; ++k) view.last_planes[view.planes++] = mine.others[k].word;
+    view.last_planes[view.planes++] = mine.city.word;
+    for (int s = 0; s < o.players; ++s) view.mark[view.marks++] = knows_general(seat, s) ? general_[s] : kNobody;
+    view.now = army_;
+    view.last = last_army_[seat];
+    view.age = age_[seat];
+    std::uint8_t* rest = write_view(view, squares(o), Plane::kWords, out);
+    if (Crew::hand() == 0) observe_numbers(o, seat, rest);
   }
 
   PM_FN void apply(const Options& o, int action, Report& report) {
@@ -135,8 +133,6 @@ class GeneralsBoard : public GeneralsFacts {
     Plane explored;
     Plane others[kPlayers - 1];  // from the next seat on
     Plane city;
-    std::uint16_t army[kSquares];
-    std::uint8_t age[kSquares];
   };
 
   struct Move {
@@ -205,15 +201,15 @@ class GeneralsBoard : public GeneralsFacts {
   // ---- Where things are ----
 
   PM_FN static int pass(const Options& o) { return 8 * squares(o); }
-  // The next square in a direction, or -1 beyond the edge.
+  // The next square in a direction. Directions come at random: no branch guesses them.
+  PM_FN static int beyond(const Options& o, int square, int direction) {
+    const int step = direction < kLeft ? o.width : 1;
+    return direction % 2 == 0 ? square - step : square + step;
+  }
+  // The same, or -1 beyond the edge.
   PM_FN static int neighbour(const Options& o, int square, int direction) {
-    const auto at = [square](const std::uint64_t* edge) { return bit_of(edge, square); };
-    switch (direction) {
-      case kUp: return at(o.edges.top) ? -1 : square - o.width;
-      case kDown: return at(o.edges.bottom) ? -1 : square + o.width;
-      case kLeft: return at(o.edges.first) ? -1 : square - 1;
-      default: return at(o.edges.last) ? -1 : square + 1;
-    }
+    const bool edge = bit_of(o.edges.towards(direction), square);
+    return edge ? -1 : beyond(o, square, direction);
   }
   PM_FN static int steps_between(const Options& o, int a, int b) {
     const int dx = a % o.width - b % o.width, dy = a / o.width - b / o.width;
@@ -230,8 +226,13 @@ class GeneralsBoard : public GeneralsFacts {
       if (owner_[s].has(square)) return s;
     return kNobody;
   }
+  // The army of a square as a seat saw it last.
+  PM_FN int known_army(int seat, int square) const {
+    if (memory_[seat].sight.has(square)) return army_[square];
+    return memory_[seat].explored.has(square) ? last_army_[seat][square] : 0;
+  }
   PM_FN bool knows_general(int seat, int other) const {
-    return lives(other) && (seat == other || (met_[seat] >> other & 1));
+    return lives(other) & ((seat == other) | (met_[seat] >> other & 1));
   }
   PM_FN int until(int period) const {
     const unsigned left = static_cast<unsigned>(period) - tick_ % static_cast<unsigned>(period);
@@ -240,14 +241,14 @@ class GeneralsBoard : public GeneralsFacts {
   // On reversed ticks the higher seats go first.
   PM_FN bool reversed(const Options& o) const { return o.order == kAlternating && tick_ % 2 == 1; }
   PM_FN int before(const Options& o, int seat) const {
-    int ahead = 0;
-    for (int s = 0; s < o.players; ++s) ahead += lives(s) && (reversed(o) ? s > seat : s < seat);
-    return ahead;
+    const unsigned lower = alive_ & ((1u << seat) - 1), higher = alive_ >> seat >> 1;
+    return popcount64(reversed(o) ? higher : lower);
   }
 
   // ---- A tick ----
 
   PM_APART PM_FN void play_tick(const Options& o, Report& report) {
+    keep_under_attack(o);
     Crew::alone([&] {
       play_answers(o, report);
       ++tick_;
@@ -277,7 +278,7 @@ class GeneralsBoard : public GeneralsFacts {
       Move& move = moves[count++];
       move.seat = s;
       move.from = answer_[s] / 8;
-      move.to = neighbour(o, move.from, answer_[s] % 4);
+      move.to = beyond(o, move.from, answer_[s] % 4);
       move.half = answer_[s] % 8 >= 4;
     }
     for (int i = 0; i < count; ++i) {
@@ -285,6 +286,17 @@ class GeneralsBoard : public GeneralsFacts {
       moves[i].marching = moves[i].half ? army / 2 : army - 1;
     }
     make_moves(o, moves, count, report);
+  }
+
+  // Whoever may lose squares keeps the armies in sight of them: what goes out of sight in this tick was seen before it.
+  PM_FN void keep_under_attack(const Options& o) {
+    for (int s = 0; s < o.players; ++s) {
+      if (!lives(s) || answer_[s] >= pass(o)) continue;
+      const int to = beyond(o, answer_[s] / 8, answer_[s] % 4);
+      for (int other = 0; other < o.players; ++other)
+        if (other != s && owner_[other].has(to))
+          keep_numbers(army_, memory_[other].sight.word, squares(o), last_army_[other]);
+    }
   }
 
   PM_FN void make_moves(const Options& o, Move* moves, int count, Report& report) {
@@ -403,30 +415,21 @@ class GeneralsBoard : public GeneralsFacts {
     const bool cities = tick_ % static_cast<unsigned>(o.city_period) == 0;
     const bool land = tick_ % static_cast<unsigned>(o.land_period) == 0;
     if (!cities && !land) return;
-    Plane built = city_, free = city_;
-    for (int s = 0; s < o.players; ++s)
-      if (lives(s)) built.add(general_[s]);
+    Recruits recruits;
+    recruits.built = city_.word;
     for (int s = 0; s < o.players; ++s) {
-      if (cities) grow_squares(owner_[s] & built, s);
-      if (land) grow_squares(o.land_growth == kAll ? owner_[s] : owner_[s] - built, s);
-      free = free - owner_[s];
+      recruits.own[recruits.owners++] = owner_[s].word;
+      if (lives(s)) recruits.mark[recruits.marks++] = general_[s];
     }
-    if (cities && o.regrowth == kYes)
-      share_squares(free, [this](int square) {
-        if (army_[square] < kCityFull) ++army_[square];
-      });
-    Crew::join();
-  }
-
-  PM_FN void grow_squares(const Plane& plane, int seat) {
-    int grown = 0;
-    share_squares(plane, [&](int square) {
-      if (army_[square] == kMostArmy) return;
-      ++army_[square];
-      ++grown;
-    });
-    const int all = Crew::sum(grown);
-    if (Crew::hand() == 0) total_[seat] += static_cast<std::uint32_t>(all);
+    const auto grow_now = [&](Recruits::Which which, int most_free) {
+      recruits.which = which;
+      recruits.most_free = most_free;
+      grow_squares(army_, squares(o), Plane::kWords, recruits);
+      if (Crew::hand() == 0)
+        for (int s = 0; s < o.players; ++s) total_[s] += static_cast<std::uint32_t>(recruits.grown[s]);
+    };
+    if (land) grow_now(o.land_growth == kAll ? Recruits::kAll : Recruits::kNotBuilt, 0);
+    if (cities) grow_now(Recruits::kBuilt, o.regrowth == kYes ? kCityFull : 0);
   }
 
   PM_FN void look_around(const Options& o) {
@@ -434,21 +437,21 @@ class GeneralsBoard : public GeneralsFacts {
   }
   PM_FN void look_around(const Options& o, int seat) {
     Memory& mine = memory_[seat];
-    widen_squares(owner_[seat].word, o.width, o.edges, Plane::kWords, mine.sight.word);
-    Crew::share(Plane::kWords, [&](int w) {
-      const std::uint64_t sight = mine.sight.word[w];
-      mine.explored.word[w] |= sight;
-      mine.city.word[w] = (mine.city.word[w] & ~sight) | (city_.word[w] & sight);
-      for (int k = 0; k + 1 < o.players; ++k) {
-        std::uint64_t& theirs = mine.others[k].word[w];
-        theirs = (theirs & ~sight) | (owner_[after(o, seat, 1 + k)].word[w] & sight);
-      }
-    });
-    if (Crew::hand() == 0)
-      for (int s = 0; s < o.players; ++s)
-        if (s != seat && lives(s) && mine.sight.has(general_[s]))
-          met_[seat] = static_cast<std::uint8_t>(met_[seat] | 1u << s);
-    remember_squares(army_, mine.sight.word, squares(o), mine.army, mine.age);
+    Look look;
+    look.sight = mine.sight.word;
+    look.explored = mine.explored.word;
+    look.age = age_[seat];
+    for (int k = 0; k + 1 < o.players; ++k) {
+      look.last[look.planes] = mine.others[k].word;
+      look.now[look.planes++] = owner_[after(o, seat, 1 + k)].word;
+    }
+    look.last[look.planes] = mine.city.word;
+    look.now[look.planes++] = city_.word;
+    look_from(owner_[seat].word, o.width, o.edges, squares(o), Plane::kWords, look);
+    if (Crew::hand() != 0) return;
+    for (int s = 0; s < o.players; ++s)
+      if (s != seat && lives(s) && mine.sight.has(general_[s]))
+        met_[seat] = static_cast<std::uint8_t>(met_[seat] | 1u << s);
   }
 
   // ---- Building ----
@@ -515,9 +518,13 @@ class GeneralsBoard : public GeneralsFacts {
 
   struct Scout;
 
-  std::uint16_t army_[kSquares] = {};
+  // A plane is a line of the cache, and what every turn reads or writes of the rest, down to the end of a Slot,
+  // another.
   Plane owner_[kPlayers], mountain_, city_;
   Memory memory_[kPlayers] = {};
+  std::uint16_t army_[kSquares] = {};
+  std::uint16_t last_army_[kPlayers][kSquares] = {};  // of faded squares: see fog.hpp
+  std::uint8_t age_[kPlayers][kSquares] = {};
   std::uint32_t total_[kPlayers] = {};  // armies in all
   float paid_[kPlayers] = {};           // potential paid for so far
   std::uint16_t land_[kPlayers] = {};   // squares in all
@@ -551,7 +558,7 @@ PM_APART PM_FN int GeneralsBoard<kSide, kPlayers>::any_action(const Options& o, 
   const int moves = __shfl_sync(~0u, upto, Crew::kHands - 1);
   int builds = 0;
   if (o.build == kYes) {
-    share_squares(owner_[seat_], [&](int square) { builds += can_build(o, seat_, square); });
+    Crew::share(squares(o), [&](int i) { builds += owner_[seat_].has(i) && can_build(o, seat_, i); });
     builds = Crew::sum(builds);
   }
   const int wanted = static_cast<int>(random.below(static_cast<std::uint32_t>(moves + 1 + builds)));
@@ -596,8 +603,8 @@ class Generals : public GeneralsBoard<kMaxSide, kMaxSeats> {
  public:
   using Sizes = GameList<GeneralsBoard<12, 2>, GeneralsBoard<20, 2>, GeneralsBoard<32, 2>, GeneralsBoard<12, 8>,
                          GeneralsBoard<20, 8>, GeneralsBoard<32, 8>>;
-  // Fewer on the card: each is a minute of compiling.
-  using CardSizes = GameList<GeneralsBoard<12, 2>, GeneralsBoard<20, 2>, GeneralsBoard<32, 8>>;
+  // On the card: those that were proven there.
+  using CardSizes = GameList<GeneralsBoard<12, 2>, GeneralsBoard<20, 2>>;
 };
 
 static_assert(Game<GeneralsBoard<20, 2>>);

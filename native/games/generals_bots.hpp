@@ -29,7 +29,7 @@ struct GeneralsBoard<kSide, kPlayers>::Scout {
       if (s != seat && board.knows_general(seat, s)) general = board.general_[s];
   }
 
-  PM_FN int army(int square) const { return mine.army[square]; }
+  PM_FN int army(int square) const { return board.known_army(seat, square); }
 
   // Steps to the nearest of `targets` over open ground, kFar where there is no way; cities that are nobody's
   // are in the way unless they are targets.

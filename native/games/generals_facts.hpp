@@ -3,8 +3,8 @@
 
 #include <map>
 
+#include "../core/fog.hpp"
 #include "../core/game.hpp"
-#include "../core/grid.hpp"
 
 namespace playmill {
 

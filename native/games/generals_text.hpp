@@ -98,7 +98,7 @@ std::string GeneralsBoard<kSide, kPlayers>::table_text(const Options& o, int sea
     bool general = false;
     for (int s = 0; s < o.players; ++s) general |= general_[s] == square && lives(s) && (all || knows_general(seat, s));
     const bool city = all ? city_.has(square) : memory_[seat].city.has(square);
-    const std::string army = std::to_string(all ? army_[square] : memory_[seat].army[square]);
+    const std::string army = std::to_string(all ? army_[square] : known_army(seat, square));
     if (owner == kNobody && !general) {
       if (!city) return {"." + mark, "dim"};
       return {"*" + army + mark, here ? "#000000 on #b4b4b4" : "#d0d0d0 on #5a5a5a"};
@@ -279,10 +279,7 @@ void GeneralsBoard<kSide, kPlayers>::set_text(const Options& o, const std::strin
     throw std::invalid_argument("a game needs two generals at least (A7, B7, ...), the board has " +
                                 std::to_string(popcount64(alive_)));
   seat_ = static_cast<std::uint8_t>(lowest_bit(alive_));
-  for (int s = 0; s < o.players; ++s) {
-    for (int i = 0; i < squares(o); ++i) memory_[s].age[i] = 255;
-    look_around(o, s);
-  }
+  look_around(o);
 }
 
 }  // namespace playmill

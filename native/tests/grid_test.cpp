@@ -12,13 +12,13 @@ namespace {
 
 std::mt19937_64 source(7);
 
-struct Board {
+struct Ground {
   int width, height, squares, words;
   Edges edges;
   std::uint64_t own[Edges::kWords] = {}, closed[Edges::kWords] = {};
   std::vector<std::uint16_t> army;
 
-  Board(int w, int h) : width(w), height(h), squares(w * h), words(plane_bits(w * h) / 64), edges(w, h) {
+  Ground(int w, int h) : width(w), height(h), squares(w * h), words(plane_bits(w * h) / 64), edges(w, h) {
     army.resize(static_cast<std::size_t>(squares));
     for (int i = 0; i < words; ++i) {
       own[i] = source() & source() & edges.all[i];
@@ -33,7 +33,7 @@ struct Board {
   }
 };
 
-void widening(const Board& b) {
+void widening(const Ground& b) {
   std::uint64_t out[Edges::kWords] = {}, plain[Edges::kWords] = {};
   widen_squares(b.own, b.width, b.edges, b.words, out);
   widen_plain(b.own, b.width, b.edges, b.words, plain);
@@ -47,7 +47,7 @@ void widening(const Board& b) {
   for (int i = 0; i < b.words; ++i) CHECK((out[i] & ~b.edges.all[i]) == 0);
 }
 
-void moving(const Board& b) {
+void moving(const Ground& b) {
   constexpr int kAway[4][2] = {{0, -1}, {0, 1}, {-1, 0}, {1, 0}};
   const auto n = static_cast<std::size_t>(b.squares);
   std::vector<std::uint8_t> out(n + 8, 0xAB), plain(n + 8, 0xAB);
@@ -68,24 +68,42 @@ void moving(const Board& b) {
   for (std::size_t i = n; i < out.size(); ++i) CHECK(out[i] == 0xAB);  // nothing beyond the board is touched
 }
 
-void remembering(const Board& b) {
-  const auto n = static_cast<std::size_t>(b.squares);
-  std::vector<std::uint16_t> last(n + 4, 77);
-  std::vector<std::uint8_t> age(n + 4);
-  for (auto& a : age) a = static_cast<std::uint8_t>(source() % 4 == 0 ? 255 : source());
-  const auto before = age;
-  auto last_plain = last;
-  auto age_plain = age;
-  remember_squares(b.army.data(), b.own, b.squares, last.data(), age.data());
-  remember_plain(b.army.data(), b.own, b.squares, last_plain.data(), age_plain.data());
-  CHECK(last == last_plain);
-  CHECK(age == age_plain);
-  for (std::size_t i = 0; i < n; ++i) {
-    const bool seen = b.own[i >> 6] >> (i & 63) & 1;
-    CHECK(last[i] == (seen ? b.army[i] : 77));
-    CHECK(age[i] == (seen ? 0 : before[i] == 255 ? 255 : before[i] + 1));
+// Cities of owners and of nobody, generals among the ground, and armies that have no room left.
+void growing(const Ground& b) {
+  std::uint64_t built[Edges::kWords] = {}, others[Edges::kWords] = {};
+  for (int i = 0; i < b.words; ++i) {
+    built[i] = source() & source() & b.edges.all[i];
+    others[i] = source() & ~b.own[i] & b.edges.all[i];
   }
-  for (std::size_t i = n; i < age.size(); ++i) CHECK(age[i] == before[i] && last[i] == 77);
+  for (const auto which : {Recruits::kBuilt, Recruits::kNotBuilt, Recruits::kAll})
+    for (const int most_free : {0, 40}) {
+      Recruits recruits;
+      recruits.which = which;
+      recruits.own[recruits.owners++] = b.own;
+      recruits.own[recruits.owners++] = others;
+      recruits.built = built;
+      recruits.mark[recruits.marks++] = b.squares / 2;
+      recruits.most_free = most_free;
+      auto army = b.army;
+      for (auto& a : army) a = static_cast<std::uint16_t>(source() % 4 == 0 ? 65535 - source() % 2 : source() % 80);
+      const auto before = army;
+      auto plain = army;
+      auto same = recruits;
+      grow_squares(army.data(), b.squares, b.words, recruits);
+      grow_squares_plain(plain.data(), b.squares, b.words, same);
+      CHECK(army == plain);
+      int grown[2] = {};
+      for (int i = 0; i < b.squares; ++i) {
+        const bool city = built[i >> 6] >> (i & 63) & 1, ours = b.own[i >> 6] >> (i & 63) & 1;
+        const bool theirs = others[i >> 6] >> (i & 63) & 1, counts = city || i == b.squares / 2;
+        const int here = before[static_cast<std::size_t>(i)];
+        bool more = city && here < most_free;
+        if (ours || theirs) more = here < 65535 && (which == Recruits::kAll || (which == Recruits::kBuilt) == counts);
+        CHECK(army[static_cast<std::size_t>(i)] == here + more);
+        if (ours || theirs) grown[theirs] += more;
+      }
+      for (int k = 0; k < 2; ++k) CHECK(recruits.grown[k] == grown[k] && same.grown[k] == grown[k]);
+    }
 }
 
 // Every action is allowed exactly when it is among the legal ones, in every size a board comes in.
@@ -124,10 +142,10 @@ void telling() {
 int main() {
   for (int width = 4; width <= kMaxSide; ++width)
     for (const int height : {4, 7, 16, 19, 32}) {
-      const Board board(width, height);
+      const Ground board(width, height);
       widening(board);
       moving(board);
-      remembering(board);
+      growing(board);
     }
   telling();
   return 0;
