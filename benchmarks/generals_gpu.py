@@ -1,5 +1,5 @@
-"""Generals on one card: random play on 20 x 20 with both players' packed observations and legal bits written every
-tick, and training end to end on 10 x 10 with a small U-Net."""
+"""Generals on one card: random play on 20 x 20 with both players' packed observations and legal bits written
+every tick, and training end to end on 10 x 10 with a small U-Net."""
 
 from __future__ import annotations
 

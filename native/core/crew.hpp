@@ -8,7 +8,7 @@
 namespace playmill {
 
 struct Crew {
-#if defined(__CUDA_ARCH__)
+#ifdef PM_WARP
   static constexpr int kHands = 32;
   PM_FN static int hand() { return static_cast<int>(threadIdx.x % kHands); }
   // Waits for all hands; what each has written, all see.

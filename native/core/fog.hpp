@@ -85,7 +85,7 @@ PM_FN std::uint8_t* write_view_plain(const View& view, int squares, int words, s
   return ages + squares;
 }
 
-#if defined(__CUDA_ARCH__)
+#ifdef PM_WARP
 // By a crew, as in grid.hpp.
 __device__ inline void look_from(const std::uint64_t* own, int width, const Edges& edges, int, int words,
                                  const Look& to) {

@@ -125,7 +125,7 @@ PM_FN void grow_squares_plain(std::uint16_t* army, int, int words, Recruits& g) 
   }
 }
 
-#if defined(__CUDA_ARCH__)
+#ifdef PM_WARP
 // Shared out among a crew: what they read and write lies where all hands see it, in whole words. A hand has 32 squares
 // of a plane, or of numbers four.
 
@@ -251,7 +251,7 @@ void move_bytes(const std::uint16_t* army, const std::uint64_t* own, const std::
 template <int N>
 PM_FN BitSet<N> widened(const BitSet<N>& in, int width, const Edges& edges) {
   BitSet<N> out;
-#if defined(__CUDA_ARCH__)  // by one hand, for itself
+#ifdef PM_WARP  // by one hand, for itself
   widen_plain(in.word, width, edges, BitSet<N>::kWords, out.word);
 #else
   widen_squares(in.word, width, edges, BitSet<N>::kWords, out.word);

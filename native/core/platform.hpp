@@ -4,6 +4,11 @@
 // PM_FN: rules, for the host and the card. PM_APART before it: a function of its own on the card, where it is large
 // and called from several places (all else is inlined there, and compiled as often).
 
+// PM_WARP: the rules are compiled for the lanes of a warp, on the card or where a test acts one on the host.
+#if defined(__CUDA_ARCH__) || defined(PLAYMILL_ACTED_WARP)
+#define PM_WARP
+#endif
+
 #if defined(__CUDACC__)
 #define PM_FN __host__ __device__ inline
 #define PM_UNROLL _Pragma("unroll")

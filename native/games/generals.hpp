@@ -145,7 +145,7 @@ class GeneralsBoard : public GeneralsFacts {
 
   PM_FN void empty() {
     static_assert(sizeof(GeneralsBoard) % sizeof(std::uint64_t) == 0);
-#if defined(__CUDA_ARCH__)
+#ifdef PM_WARP
     Crew::join();
     Crew::share(sizeof *this / sizeof(std::uint64_t), [&](int i) { reinterpret_cast<std::uint64_t*>(this)[i] = 0; });
     Crew::join();
@@ -546,7 +546,7 @@ namespace playmill {
 
 template <int kSide, int kPlayers>
 PM_APART PM_FN int GeneralsBoard<kSide, kPlayers>::any_action(const Options& o, Random& random) const {
-#if defined(__CUDA_ARCH__)
+#ifdef PM_WARP
   const Ways ways(army_, owner_[seat_].word, mountain_.word, o.width, o.edges, squares(o));
   int upto = ways.count();  // with those of the hands before
   const int mine = upto;
