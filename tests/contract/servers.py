@@ -7,10 +7,12 @@ from contextlib import contextmanager
 import numpy as np
 
 from playmill.serving import House, connect
+from playmill.serving.frames import FrameServer
 from playmill.serving.grpc_server import Access, GrpcServer
 from playmill.serving.shared import SharedServer
 
-TRANSPORTS = ("local", "shared", "grpc")
+DOORS = {"shared": SharedServer, "frames": FrameServer}
+TRANSPORTS = ("local", *DOORS, "grpc")
 
 
 @contextmanager
@@ -43,10 +45,10 @@ def serving(transport, house, folder):
     """Where clients of `house` connect to."""
     if transport == "local":
         yield house
-    elif transport == "shared":
-        server = SharedServer(house, folder / "shared.sock")
+    elif transport in DOORS:
+        server = DOORS[transport](house, folder / f"{transport}.sock")
         server.start()
-        yield f"shared:{server.path}"
+        yield server.place
         server.stop()
     else:
         with grpc_at(house, Access([f"unix:{folder / 'grpc.sock'}"])) as places:
@@ -78,4 +80,4 @@ def waiting(client, games):
     return states.to_act.copy(), states.turn.copy()
 
 
-__all__ = ["TRANSPORTS", "House", "actions_of", "connect", "grpc_at", "serving", "step", "waiting"]
+__all__ = ["DOORS", "TRANSPORTS", "House", "actions_of", "connect", "grpc_at", "serving", "step", "waiting"]

@@ -22,10 +22,10 @@ from playmill.serving import Code, House, Limits, LocalClient, ServiceError, con
 from playmill.serving.grpc_server import Access
 from playmill.serving.messages import METHODS, SERVICE, pack
 from playmill.serving.proto import batch_pb2 as pb
-from playmill.serving.ring import HEADER, KINDS, Header, Ring, join
+from playmill.serving.ring import HEADER, KINDS, SHARED, Header, Ring, join
 from playmill.serving.shared import SharedServer
 from tests.contract import protoc
-from tests.contract.servers import grpc_at, step
+from tests.contract.servers import grpc_at, serving, step
 
 REFUSALS = {
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -282,10 +282,8 @@ def test_the_code_of_the_messages_is_what_the_proto_makes(tmp_path):
 
 @pytest.fixture
 def shared(witness, tmp_path):
-    server = SharedServer(witness[0], tmp_path / "shared.sock")
-    server.start()
-    yield str(server.path)
-    server.stop()
+    with serving("shared", witness[0], tmp_path) as where:
+        yield where.removeprefix("shared:")
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -294,7 +292,7 @@ def test_random_rings_are_answered_or_cut_off(shared, witness, before, seed):
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(shared)
         connection.settimeout(10)
-        ring = join(connection)
+        ring = join(connection, SHARED)
         for _ in range(200):
             slot = rng.randrange(ring.slots)
             calls = [*KINDS, *range(14, 24), rng.randrange(1 << 32)]
@@ -339,7 +337,7 @@ def test_a_shared_client_that_never_reads_is_hung_up_on(shared, witness, before)
     _, games = witness
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(shared)
-        ring = join(connection)
+        ring = join(connection, SHARED)
         ring.write(0, Header(1, 0, 1, games.hall, 0))
         connection.settimeout(20)
         with pytest.raises((BrokenPipeError, ConnectionResetError)):
@@ -395,7 +393,7 @@ def test_a_second_server_does_not_take_a_living_ones_socket(shared, tmp_path):
 def test_headers_are_read_as_they_are_written(tmp_path):
     with (tmp_path / "memory").open("w+b") as file:
         file.truncate(8192)
-        ring = Ring(file.fileno(), 2, 4096)
+        ring = Ring(2, 4096, file.fileno())
     head = Header(2**64 - 1, 5, 6, 7, 8, 9, 10)
     ring.write(1, head)
     assert ring.read(1) == head

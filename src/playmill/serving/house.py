@@ -59,9 +59,6 @@ class House:
         self.threads = threads
         self.meter = Meter(self.limits)
         self.draining = False
-        self.changes = 0
-        """Turns played, games opened, reset and deleted: what a checkpoint would have to keep."""
-        self.on_change: Callable[[], None] = lambda: None
         self._clock = clock
         self._lock = threading.RLock()
         self._halls: list[Hall] = []
@@ -78,6 +75,11 @@ class House:
     def games(self) -> int:
         """Games open now."""
         return sum(hall.native.games for hall in self._halls)
+
+    @property
+    def changes(self) -> int:
+        """Turns played, games opened, reset and deleted: what a checkpoint would have to keep."""
+        return sum(hall.native.changes for hall in self._halls)
 
     def hall(self, number: int) -> Hall:
         if not 0 <= number < len(self._halls):
@@ -127,7 +129,6 @@ class House:
             opened = self._open(self._hall_of(spec), count, seeds, drivers)
             if request:
                 self._remember(request, opened.hall, opened.game)
-        self._changed(count)
         return opened
 
     def submit(self, number: int, moves: Moves, out: Answers | None = None) -> Answers:
@@ -136,7 +137,7 @@ class House:
         self._refuse_when_draining()
         self._refuse_too_many(len(moves))
         found = hall.layout.empty(Answers, len(moves)) if out is None else out
-        self._changed(_native_call(hall.native.submit, *moves, self._now(), *found))
+        _native_call(hall.native.submit, *moves, self._now(), *found)
         return found
 
     def reset(self, number: int, resets: Resets) -> Answers:
@@ -145,7 +146,7 @@ class House:
         self._refuse_when_draining()
         self._refuse_too_many(len(resets))
         found = hall.layout.empty(Answers, len(resets))
-        self._changed(_native_call(hall.native.reset, *resets, self._now(), *found))
+        _native_call(hall.native.reset, *resets, self._now(), *found)
         return found
 
     def delete(self, number: int, hosts: Hosts) -> Answers:
@@ -154,7 +155,7 @@ class House:
         self._refuse_when_draining()
         self._refuse_too_many(len(hosts))
         found = hall.layout.empty(Answers, len(hosts))
-        self._changed(_native_call(hall.native.close, *hosts, found.standing))
+        _native_call(hall.native.close, *hosts, found.standing)
         return found
 
     def sweep(self) -> int:
@@ -162,13 +163,14 @@ class House:
         if not self.limits.idle_minutes or self.draining:
             return 0
         before = self._now() - int(60 * self.limits.idle_minutes)
-        closed = sum(int(hall.native.sweep(max(0, before))) for hall in self._halls)
-        self._changed(closed)
-        return closed
+        return sum(int(hall.native.sweep(max(0, before))) for hall in self._halls)
 
     def drain(self) -> None:
         """From now on nothing changes; states can still be read."""
-        self.draining = True
+        with self._lock:
+            self.draining = True
+            for hall in self._halls:
+                hall.native.drain()
 
     # Checkpoints
 
@@ -211,12 +213,6 @@ class House:
 
     def _now(self) -> int:
         return int(self._clock())
-
-    def _changed(self, count: int) -> None:
-        if count:
-            with self._lock:
-                self.changes += count
-            self.on_change()
 
     def _refuse_when_draining(self) -> None:
         if self.draining:
