@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from playmill.serving import House, connect
+from playmill.serving import House, LocalClient, connect
 from playmill.serving.frames import FrameServer
 from playmill.serving.grpc_server import Access, GrpcServer
 from playmill.serving.shared import SharedServer
@@ -74,10 +74,27 @@ def step(client, games, rng):
     return moved
 
 
+def untouched(house, games, before):
+    """Whether every seat sees what it saw before."""
+    after = [LocalClient(house).states(games, seat) for seat in range(4)]
+    return all(np.array_equal(a.observation, b) for a, b in zip(after, before, strict=True))
+
+
 def waiting(client, games):
     """Whose turn it is in every game, and which turn."""
     states = client.states(games, 0)
     return states.to_act.copy(), states.turn.copy()
 
 
-__all__ = ["DOORS", "TRANSPORTS", "House", "actions_of", "connect", "grpc_at", "serving", "step", "waiting"]
+__all__ = [
+    "DOORS",
+    "TRANSPORTS",
+    "House",
+    "actions_of",
+    "connect",
+    "grpc_at",
+    "serving",
+    "step",
+    "untouched",
+    "waiting",
+]
