@@ -286,7 +286,7 @@ class Hall final : public AnyHall {
   struct Taken {
     std::uint32_t turn;
     std::int32_t action;
-    std::uint8_t seat;
+    std::uint32_t seat;  // as wide as the others: no padding, and equal halls are equal byte for byte
   };
 
   // A table and who sits at it.

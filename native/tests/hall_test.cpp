@@ -336,6 +336,35 @@ void readers_and_writers_do_not_mix() {
   for (auto& reader : readers) reader.join();
 }
 
+// A snapshot is taken a few games at a time while somebody plays: every game in it is whole.
+void a_snapshot_while_somebody_plays_has_every_game_whole() {
+  constexpr std::size_t kMany = 3000;
+  Guests<Leduc> guests(kMany);
+  guests.open();
+  std::atomic<bool> done{false};
+  std::thread player([&] {
+    for (std::uint64_t draw = 0; guests.round(draw); ++draw) {
+    }
+    done.store(true);
+  });
+  std::vector<std::uint32_t> before(kMany, 0);
+  for (bool last = false; !last;) {
+    last = done.load();
+    const auto saved = snapshot_of(guests.hall);
+    Guests<Leduc> copy(kMany);
+    copy.ids = guests.ids, copy.keys = guests.keys;
+    copy.hall.restore(saved.data(), saved.size());
+    copy.sit(0);
+    copy.states();
+    for (std::size_t i = 0; i < kMany; ++i) {
+      CHECK(copy.standing[i] == number(Standing::kOk) && copy.turn[i] >= before[i]);
+      CHECK((copy.to_act[i] == kNobody) == (copy.over[i] == 1));
+      before[i] = copy.turn[i];
+    }
+  }
+  player.join();
+}
+
 template <Game G>
 void every_hall() {
   a_game_is_the_one_its_seed_names<G>();
@@ -357,5 +386,6 @@ int main() {
   closed_games_are_gone_and_leave_room();
   bots_play_inside();
   readers_and_writers_do_not_mix();
+  a_snapshot_while_somebody_plays_has_every_game_whole();
   return 0;
 }

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Serve:
-    """Serve every game to clients: gRPC, and frames and shared memory on this host. SIGTERM or Ctrl-C drains it."""
+    """Serve every game: over gRPC, and to clients on this host as frames or through shared memory. SIGTERM or
+    Ctrl-C drains it."""
 
     listen: tuple[str, ...] = ("127.0.0.1:50551",)
     """Where gRPC listens: host:port (port 0: a free one) or unix:/path. Beyond this machine it takes a token
@@ -61,9 +62,17 @@ class Serve:
         )
         if self.token_file is not None and len(access.token) < 16:
             raise PlaymillError(f"{self.token_file}: a token of at least 16 characters is wanted")
-        doors = (self.frames, self.shared)
-        kept = (self.folder, self.turns, self.seconds, self.threads, self.grace, self.limits)
-        return Settings(access, *doors, *kept)
+        return Settings(
+            access,
+            frames=self.frames,
+            shared=self.shared,
+            folder=self.folder,
+            turns=self.turns,
+            seconds=self.seconds,
+            threads=self.threads,
+            grace=self.grace,
+            limits=self.limits,
+        )
 
 
 def serve_command(args: Sequence[str]) -> None:

@@ -197,7 +197,7 @@ class LocalClient(Client):
 def connect(
     where: str | House, *, token: str = "", certificate: bytes | None = None, message: int = 64 << 20
 ) -> Client:
-    """A client of the server at `where`: "frames:/path" for frames and "shared:/path" for shared memory on this
+    """A client of the server at `where`: "frames:/path" or "shared:/path" for frames or shared memory on this
     host, "unix:/path" or "host:port" for gRPC (a `certificate` to trust makes it TLS), or a house in this
     process."""
     if isinstance(where, House):

@@ -24,7 +24,7 @@ class FrameDesk(Desk):
         return ring
 
     def serve(self) -> None:
-        """Until the client hangs up, sends a frame longer than its slot, or neither sends nor reads in time."""
+        """Until the client hangs up, sends a frame longer than its slot, or does not go on in time."""
         memory = np.frombuffer(self._ring.memory, np.uint8)
         native = _native.FrameDesk(self._connection.fileno(), memory, self._house.limits.rows, PATIENCE)
         known = 0

@@ -11,8 +11,8 @@ class FramesClient(SlotClient):
 
     carrier = FRAMES
 
-    def _send(self, slot: int, size: int) -> None:
-        self._end = HEADER_BYTES + size
+    def _send(self, slot: int) -> None:
+        self._end = HEADER_BYTES + self._ring.read(slot).size
         self._socket.sendall(self._ring.memory[: self._end])
 
     def _receive(self) -> bytes:

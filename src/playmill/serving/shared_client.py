@@ -20,7 +20,7 @@ class SharedClient(SlotClient):
         slot, replied = self._ask(Call.STATES, games, games.seats(seat))
         return Pending(self, slot, cast(States, replied))
 
-    def _send(self, slot: int, size: int) -> None:
+    def _send(self, slot: int) -> None:
         self._socket.send(BELLS[slot])
 
     def _receive(self) -> bytes:

@@ -59,8 +59,8 @@ class SlotClient(Client):
         self._socket.close()
 
     @abstractmethod
-    def _send(self, slot: int, size: int) -> None:
-        """Lets the server have a slot, whose request has `size` bytes; OSError where nobody is."""
+    def _send(self, slot: int) -> None:
+        """Lets the server have a slot; OSError where nobody is."""
 
     @abstractmethod
     def _receive(self) -> bytes:
@@ -95,7 +95,7 @@ class SlotClient(Client):
         self._waiting[slot] = self._seq
         self._ring.write(slot, head._replace(seq=self._seq))
         try:
-            self._send(slot, head.size)
+            self._send(slot)
         except OSError:
             self._hung_up()
 
