@@ -43,6 +43,7 @@ def measure(say: Callable[[str], None], quick: bool, *, seconds: float = 0.0, **
             players = [_child("play_pool", seconds), _child("come_and_go", seconds, *server.places[1:])]
             watched = {"pool": players[0].pid, "server": server.process.pid}
             found = _sample(watched, seconds, say)
+            peak = {name: _peak_mb(pid) for name, pid in watched.items()}
             told = [_told(player) for player in players]
             left = server.drain()
     growth = {name: _growth(samples) for name, samples in found.items()}
@@ -54,9 +55,8 @@ def measure(say: Callable[[str], None], quick: bool, *, seconds: float = 0.0, **
         Bar("soak_errors", wrong, "errors", 0, at_most=True),
     ]
     series = {name: [round(mb, 2) for mb in samples] for name, samples in found.items()}
-    return Result(
-        bars, {"seconds": seconds, "growth_mb": growth, "rss_mb": series, "pool": told[0], "served": told[1]}
-    )
+    memory = {"growth_mb": growth, "peak_mb": peak, "rss_mb": series}
+    return Result(bars, {"seconds": seconds, **memory, "pool": told[0], "served": told[1]})
 
 
 def _child(function: str, *arguments: object) -> subprocess.Popen[str]:
@@ -89,6 +89,11 @@ def _sample(watched: dict[str, int], seconds: float, say: Callable[[str], None])
 
 def _resident_mb(pid: int) -> float:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 / 1e6
+
+
+def _peak_mb(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024 / 1e6
 
 
 def _growth(samples: list[float]) -> float:

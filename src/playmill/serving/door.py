@@ -7,6 +7,7 @@ import logging
 import socket
 import stat
 import threading
+import time
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,7 +16,7 @@ from playmill.serving.desk import Desk
 from playmill.serving.house import House
 
 PATIENCE = 1.0
-"""Seconds a client has to take its last reply when the server stops."""
+"""Seconds that clients have to take their last reply when the server stops."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -61,8 +62,9 @@ class Door:
             clients = list(self._threads.items())
         for _, connection in clients:
             _shut(connection, socket.SHUT_RD)
+        deadline = time.monotonic() + PATIENCE
         for thread, connection in clients:
-            thread.join(PATIENCE)
+            thread.join(max(0.0, deadline - time.monotonic()))
             _shut(connection, socket.SHUT_RDWR)  # of one that does not read
             thread.join()
         self.path.unlink(missing_ok=True)
