@@ -138,9 +138,7 @@ def test_a_frames_client_plays_on_while_checkpoints_are_written(tmp_path, rng):
     with Served.everywhere(tmp_path, *kept) as server, connect(server.places[2]) as client:
         games = client.create("skull_king", 100)
         deadline = time.monotonic() + 20
-        while not {"step-000000000003", "step-000000000004"} & {
-            p.name for p in (tmp_path / "kept").iterdir()
-        }:
+        while max(path.name for path in (tmp_path / "kept").iterdir()) < "step-000000000003":
             assert time.monotonic() < deadline
             if not step(client, games, rng):
                 client.reset(games, client.states(games, 0).turn.copy())
