@@ -49,9 +49,10 @@ def measure(say: Callable[[str], None], quick: bool, *, seconds: float = 0.0, **
     growth = {name: _growth(samples) for name, samples in found.items()}
     for name, samples in found.items():
         say(f"{name}: {statistics.median(samples):.1f} MB, grew by {growth[name]:+.3f} MB")
+    grown = {name: 100 * growth[name] / statistics.median(samples) for name, samples in found.items()}
     wrong = sum(told[1]["wrong"].values()) + (left != 0)
     bars = [
-        Bar("soak_growth_mb", max(growth.values()), "MB", 1.0, at_most=True),
+        Bar("soak_growth_percent", max(grown.values()), "%", 1.0, at_most=True),
         Bar("soak_errors", wrong, "errors", 0, at_most=True),
     ]
     series = {name: [round(mb, 2) for mb in samples] for name, samples in found.items()}

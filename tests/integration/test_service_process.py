@@ -150,7 +150,7 @@ def test_a_frames_client_plays_on_while_checkpoints_are_written(tmp_path, rng):
 
 def test_the_soak_measures_both():
     found = soak.measure(lambda _: None, quick=True, seconds=4.0)
-    assert [bar.name for bar in found.bars] == ["soak_growth_mb", "soak_errors"]
+    assert [bar.name for bar in found.bars] == ["soak_growth_percent", "soak_errors"]
     assert found.bars[1].met
     assert all(min(samples) > 1 for samples in found.details["rss_mb"].values())
     assert found.details["pool"]["turns"] > 0
