@@ -24,6 +24,7 @@ NAMES = (
     "learn-skull-king",
     "resume",
     "service",
+    "soak",
     "gpu",
     "gpu-strength",
     "signature",

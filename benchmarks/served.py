@@ -25,9 +25,10 @@ class Served:
 
     @classmethod
     def everywhere(cls, folder: Path, *arguments: str) -> Self:
-        """On TCP, a unix socket and shared memory; ready."""
+        """On TCP, a unix socket, frames and shared memory; ready."""
         places = ("--listen", "127.0.0.1:0", f"unix:{folder / 'grpc.sock'}")
-        served = cls(folder, *places, "--shared", str(folder / "shared.sock"), *arguments)
+        doors = ("--frames", str(folder / "frames.sock"), "--shared", str(folder / "shared.sock"))
+        served = cls(folder, *places, *doors, *arguments)
         served.ready()
         return served
 
@@ -37,7 +38,7 @@ class Served:
 
     @property
     def places(self) -> list[str]:
-        """Where it listens, in the order TCP, unix socket, shared memory."""
+        """Where it listens, in the order TCP, unix socket, frames, shared memory."""
         lines = self.said().splitlines()
         return [line.removeprefix("listening on ") for line in lines if line.startswith("listening on ")]
 

@@ -18,6 +18,8 @@ from playmill.serving import Client, Games, House, LocalClient, ServiceError, St
 from playmill.serving.keeper import Keeper
 
 GAME = "skull_king"
+DOORS = ("frames", "shared")
+"""Clients come by one and the other in turn."""
 
 
 @dataclass
@@ -35,16 +37,17 @@ class Memory:
 def survive(folder: Path, kills: int, games: int, say: Callable[[str], None]) -> int:
     """How many kills were survived: all, or those before the first that was not."""
     rng = random.Random(1)
-    place = ("--folder", str(folder / "kept"), "--turns", "40", "--seconds", "0.1")
+    doors = [word for name in DOORS for word in (f"--{name}", str(folder / f"{name}.sock"))]
+    place = ("--listen", *doors, "--folder", str(folder / "kept"), "--turns", "40", "--seconds", "0.1")
     memory = _begin(folder, place, games)
     for kill in range(kills):
         expected = _turns_kept(folder, memory)
-        server = Served(folder, "--listen", "--shared", str(folder / "shared.sock"), *place)
+        server = Served(folder, *place)
         if rng.random() < 0.1:  # while it starts
             time.sleep(rng.uniform(0.0, 2.0))
         else:
             server.ready()
-            with connect(f"shared:{folder / 'shared.sock'}") as client:
+            with connect(server.places[kill % len(DOORS)]) as client:
                 if not _as_kept(client, memory, expected, say):
                     server.kill()
                     return kill
@@ -56,9 +59,9 @@ def survive(folder: Path, kills: int, games: int, say: Callable[[str], None]) ->
 
 def _begin(folder: Path, place: tuple[str, ...], count: int) -> Memory:
     """Opens the games and drains, so that they are in a checkpoint."""
-    with Served(folder, "--listen", "--shared", str(folder / "shared.sock"), *place) as server:
+    with Served(folder, *place) as server:
         server.ready()
-        with connect(f"shared:{folder / 'shared.sock'}") as client:
+        with connect(server.places[0]) as client:
             seeds = list(range(1, count + 1))
             games = client.create(GAME, count, seeds=seeds)
         server.drain()

@@ -1,7 +1,8 @@
-// playmill._native.Hall: games behind keys, for the batch game service.
+// playmill._native.Hall: games behind keys, for the batch game service; and FrameDesk, a client of it.
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 
+#include "../core/frames.hpp"
 #include "arrays.hpp"
 
 namespace nb = nanobind;
@@ -95,18 +96,28 @@ class HallHandle {
   }
 
   nb::bytes snapshot() {
-    std::vector<std::uint8_t> data;
+    const std::size_t size = hall_->snapshot_bytes();
+    auto out = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+    if (!out.is_valid()) throw nb::python_error();
+    auto* data = reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(out.ptr()));
     {
       nb::gil_scoped_release release;
-      data = hall_->snapshot();
+      hall_->snapshot(data, size);
     }
-    return to_bytes(data);
+    return out;
   }
 
   void restore(nb::bytes data) { hall_->restore(reinterpret_cast<const std::uint8_t*>(data.c_str()), data.size()); }
 
   std::size_t games() const { return hall_->games(); }
   std::size_t bytes() const { return hall_->bytes(); }
+  std::uint64_t changes() const { return hall_->changes(); }
+  void drain() { hall_->drain(); }
+
+  void sit(FrameDesk& desk, std::size_t number) {
+    const auto wide = [](int count) { return static_cast<std::size_t>(count); };
+    desk.know(number, *hall_, {seats_, wide(facts_.legal_bytes), wide(facts_.schema.bytes())});
+  }
 
  private:
   static Places seats_of(const GivenGames1& game, const GivenBytes1& seat, const GivenBytes2& key) {
@@ -154,8 +165,24 @@ void bind_hall(nb::module_& m) {
       .def("keys", &HallHandle::keys, "game"_a, "keys"_a.noconvert())
       .def("snapshot", &HallHandle::snapshot)
       .def("restore", &HallHandle::restore, "data"_a)
+      .def("drain", &HallHandle::drain)
+      .def_prop_ro("changes", &HallHandle::changes)
       .def_prop_ro("games", &HallHandle::games)
       .def_prop_ro("bytes", &HallHandle::bytes);
+  nb::class_<FrameDesk>(m, "FrameDesk")
+      .def(
+          "__init__",
+          [](FrameDesk* self, int socket, Bytes1 memory, std::size_t rows, double patience) {
+            new (self) FrameDesk(socket, memory.data(), memory.shape(0), rows, patience);
+          },
+          "socket"_a, "memory"_a.noconvert(), "rows"_a, "patience"_a, nb::keep_alive<1, 3>())
+      .def(
+          "know", [](FrameDesk& self, std::size_t number, HallHandle& hall) { hall.sit(self, number); }, "number"_a,
+          "hall"_a, nb::keep_alive<1, 3>())
+      .def("next", &FrameDesk::next, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "reply", [](FrameDesk& self, std::size_t begin) { return self.reply(begin); }, "begin"_a,
+          nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace playmill

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <shared_mutex>
@@ -87,8 +88,28 @@ class AnyHall {
   // Keys of open games, for a caller that lost the answer to `open`; zeros for games that are gone.
   virtual void keys(std::size_t rows, const std::uint64_t* game, std::uint8_t* keys) = 0;
 
-  virtual std::vector<std::uint8_t> snapshot() = 0;
+  // All games that were open when the room was asked for. Each is copied as a whole, a few at a time:
+  // nobody who plays waits for all of them.
+  virtual std::size_t snapshot_bytes() const = 0;
+  virtual void snapshot(std::uint8_t* out, std::size_t size) const = 0;
   virtual void restore(const std::uint8_t* data, std::size_t size) = 0;
+
+  // Turns played, games opened, reset and closed so far: what a checkpoint would have to keep.
+  std::uint64_t changes() const { return changes_.load(std::memory_order_relaxed); }
+
+  // Once it drains, nobody is to change anything; its callers see to that.
+  bool draining() const { return draining_.load(std::memory_order_relaxed); }
+  void drain() { draining_.store(true, std::memory_order_relaxed); }
+
+ protected:
+  std::size_t changed(std::size_t rows) {
+    changes_.fetch_add(rows, std::memory_order_relaxed);
+    return rows;
+  }
+
+ private:
+  std::atomic<std::uint64_t> changes_{0};
+  std::atomic<bool> draining_{false};
 };
 
 template <Game G>
@@ -133,6 +154,7 @@ class Hall final : public AnyHall {
       at.touched = now;
       begin(at, seed[i], 0);
     }
+    changed(rows);
   }
 
   void states(const Places& places, const StateColumns& out) override {
@@ -159,7 +181,7 @@ class Hall final : public AnyHall {
       }
       write_answer(at, standing, out, i);
     }
-    return applied;
+    return changed(applied);
   }
 
   std::size_t reset(const Places& hosts, const std::uint32_t* turn, const std::uint64_t* seed, std::uint64_t now,
@@ -176,7 +198,7 @@ class Hall final : public AnyHall {
       }
       write_answer(at, standing, out, i);
     }
-    return applied;
+    return changed(applied);
   }
 
   std::size_t close(const Places& hosts, std::uint8_t* standing) override {
@@ -190,7 +212,7 @@ class Hall final : public AnyHall {
       }
       standing[i] = static_cast<std::uint8_t>(found);
     }
-    return closed;
+    return changed(closed);
   }
 
   std::size_t sweep(std::uint64_t before) override {
@@ -201,7 +223,7 @@ class Hall final : public AnyHall {
         leave(at);
         ++closed;
       }
-    return closed;
+    return changed(closed);
   }
 
   void keys(std::size_t rows, const std::uint64_t* game, std::uint8_t* keys) override {
@@ -214,14 +236,20 @@ class Hall final : public AnyHall {
         std::memset(keys + i * bytes, 0, bytes);
   }
 
-  std::vector<std::uint8_t> snapshot() override {
+  std::size_t snapshot_bytes() const override {
     const Reading lock(*this);
-    const auto header = header_for(seatings_.size());
-    std::vector<std::uint8_t> out(sizeof header + seatings_.size() * sizeof(Seating));
-    std::memcpy(out.data(), &header, sizeof header);
-    if (!seatings_.empty())
-      std::memcpy(out.data() + sizeof header, seatings_.data(), seatings_.size() * sizeof(Seating));
-    return out;
+    return sizeof(SnapshotHeader<G>) + seatings_.size() * sizeof(Seating);
+  }
+
+  void snapshot(std::uint8_t* out, std::size_t size) const override {
+    const std::size_t games = (size - sizeof(SnapshotHeader<G>)) / sizeof(Seating);
+    const auto header = header_for(games);
+    std::memcpy(out, &header, sizeof header);
+    for (std::size_t first = 0; first < games; first += kCopied) {
+      const Reading lock(*this);  // halls never shrink
+      std::memcpy(out + sizeof header + first * sizeof(Seating), &seatings_[first],
+                  std::min(kCopied, games - first) * sizeof(Seating));
+    }
   }
 
   void restore(const std::uint8_t* data, std::size_t size) override {
@@ -259,7 +287,7 @@ class Hall final : public AnyHall {
   struct Taken {
     std::uint32_t turn;
     std::int32_t action;
-    std::uint8_t seat;
+    std::uint32_t seat;  // as wide as the others: no padding, and equal halls are equal byte for byte
   };
 
   // A table and who sits at it.
@@ -277,6 +305,7 @@ class Hall final : public AnyHall {
     std::uint32_t turn() const { return first_turn + slot.turn; }
   };
   static_assert(std::is_trivially_copyable_v<Seating>);
+  static constexpr std::size_t kCopied = std::max<std::size_t>(1, 65536 / sizeof(Seating));  // at a time
 
   SnapshotHeader<G> header_for(std::size_t games) const {
     return SnapshotHeader<G>::of("playhall", tables_, games, sizeof(Seating));

@@ -16,6 +16,12 @@ namespace {
 
 std::uint8_t number(Standing standing) { return static_cast<std::uint8_t>(standing); }
 
+std::vector<std::uint8_t> snapshot_of(const AnyHall& hall) {
+  std::vector<std::uint8_t> out(hall.snapshot_bytes());
+  hall.snapshot(out.data(), out.size());
+  return out;
+}
+
 // A hall with the arrays a caller brings, and clients who play at random.
 template <Game G>
 struct Guests {
@@ -157,14 +163,14 @@ void an_answer_counts_once() {
     const std::vector<std::uint32_t> when = guests.turn;
     const std::vector<std::uint8_t> asked = guests.to_act;
     guests.submit(when);
-    const auto after = guests.hall.snapshot();
+    const auto after = snapshot_of(guests.hall);
     CHECK(guests.submit(when) == 0);  // sent again
-    CHECK(guests.hall.snapshot() == after);
+    CHECK(snapshot_of(guests.hall) == after);
     for (std::size_t i = 0; i < 6; ++i)
       if (asked[i] == guests.seat[i]) CHECK(guests.standing[i] == number(Standing::kRepeated));
     for (auto& action : guests.actions) action = action == 0 ? 1 : 0;
     CHECK(guests.submit(when) == 0);  // another answer to the same turn
-    CHECK(guests.hall.snapshot() == after);
+    CHECK(snapshot_of(guests.hall) == after);
     for (std::size_t i = 0; i < 6; ++i)
       if (asked[i] == guests.seat[i]) CHECK(guests.standing[i] == number(Standing::kStale));
   }
@@ -176,7 +182,7 @@ void wrong_rows_change_nothing() {
   guests.open();
   guests.sit(0);
   guests.states();
-  const auto before = guests.hall.snapshot();
+  const auto before = snapshot_of(guests.hall);
   const std::vector<std::uint32_t> now = guests.turn;
   std::vector<std::uint32_t> later = now;
   for (auto& turn : later) ++turn;
@@ -196,7 +202,7 @@ void wrong_rows_change_nothing() {
   CHECK(guests.standing[2] == number(Standing::kWrongKey) && guests.standing[3] == number(Standing::kNoGame));
   for (const auto byte : guests.observation) CHECK(byte == 0);
   for (const auto byte : guests.legal) CHECK(byte == 0);
-  CHECK(guests.hall.snapshot() == before);
+  CHECK(snapshot_of(guests.hall) == before);
 }
 
 // The key of one seat opens that seat and neither another's nor the host's place.
@@ -219,21 +225,21 @@ void a_restored_hall_goes_on_identically() {
   Guests<G> guests(20, 2), other(20);
   guests.open(1, {0, kFirstBot});
   for (std::uint64_t draw = 0; draw < 5; ++draw) guests.round(draw);
-  const auto saved = guests.hall.snapshot();
+  const auto saved = snapshot_of(guests.hall);
   other.ids = guests.ids, other.keys = guests.keys;
   other.hall.restore(saved.data(), saved.size());
-  CHECK(other.hall.snapshot() == saved && other.hall.games() == 20);
+  CHECK(snapshot_of(other.hall) == saved && other.hall.games() == 20);
   for (std::uint64_t draw = 5; draw < 60; ++draw) {
     CHECK(guests.round(draw) == other.round(draw));
     CHECK(guests.observation == other.observation && guests.standing == other.standing);
   }
-  CHECK(guests.hall.snapshot() == other.hall.snapshot());
+  CHECK(snapshot_of(guests.hall) == snapshot_of(other.hall));
 }
 
 void a_snapshot_of_another_hall_is_refused() {
   Guests<Leduc> leduc(3);
   leduc.open();
-  auto saved = leduc.hall.snapshot();
+  auto saved = snapshot_of(leduc.hall);
   const auto refused = [](auto& hall, const std::vector<std::uint8_t>& data) {
     try {
       hall.restore(data.data(), data.size());
@@ -262,9 +268,9 @@ void a_reset_happens_once() {
     return guests.hall.reset(guests.sit(guests.seats), when.data(), seeds.data(), 9, out);
   };
   CHECK(reset(at) == 5 && guests.all(Standing::kOk));
-  const auto after = guests.hall.snapshot();
+  const auto after = snapshot_of(guests.hall);
   CHECK(reset(at) == 0 && guests.all(Standing::kRepeated));
-  CHECK(guests.hall.snapshot() == after);
+  CHECK(snapshot_of(guests.hall) == after);
   guests.sit(0);
   guests.submit(at);
   CHECK(guests.all(Standing::kStale));  // an answer meant for the old game
@@ -330,6 +336,35 @@ void readers_and_writers_do_not_mix() {
   for (auto& reader : readers) reader.join();
 }
 
+// A snapshot is taken a few games at a time while somebody plays: every game in it is whole.
+void a_snapshot_while_somebody_plays_has_every_game_whole() {
+  constexpr std::size_t kMany = 3000;
+  Guests<Leduc> guests(kMany);
+  guests.open();
+  std::atomic<bool> done{false};
+  std::thread player([&] {
+    for (std::uint64_t draw = 0; guests.round(draw); ++draw) {
+    }
+    done.store(true);
+  });
+  std::vector<std::uint32_t> before(kMany, 0);
+  for (bool last = false; !last;) {
+    last = done.load();
+    const auto saved = snapshot_of(guests.hall);
+    Guests<Leduc> copy(kMany);
+    copy.ids = guests.ids, copy.keys = guests.keys;
+    copy.hall.restore(saved.data(), saved.size());
+    copy.sit(0);
+    copy.states();
+    for (std::size_t i = 0; i < kMany; ++i) {
+      CHECK(copy.standing[i] == number(Standing::kOk) && copy.turn[i] >= before[i]);
+      CHECK((copy.to_act[i] == kNobody) == (copy.over[i] == 1));
+      before[i] = copy.turn[i];
+    }
+  }
+  player.join();
+}
+
 template <Game G>
 void every_hall() {
   a_game_is_the_one_its_seed_names<G>();
@@ -351,5 +386,6 @@ int main() {
   closed_games_are_gone_and_leave_room();
   bots_play_inside();
   readers_and_writers_do_not_mix();
+  a_snapshot_while_somebody_plays_has_every_game_whole();
   return 0;
 }

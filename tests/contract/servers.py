@@ -6,11 +6,13 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from playmill.serving import House, connect
+from playmill.serving import House, LocalClient, connect
+from playmill.serving.frames import FrameServer
 from playmill.serving.grpc_server import Access, GrpcServer
 from playmill.serving.shared import SharedServer
 
-TRANSPORTS = ("local", "shared", "grpc")
+DOORS = {"shared": SharedServer, "frames": FrameServer}
+TRANSPORTS = ("local", *DOORS, "grpc")
 
 
 @contextmanager
@@ -43,10 +45,10 @@ def serving(transport, house, folder):
     """Where clients of `house` connect to."""
     if transport == "local":
         yield house
-    elif transport == "shared":
-        server = SharedServer(house, folder / "shared.sock")
+    elif transport in DOORS:
+        server = DOORS[transport](house, folder / f"{transport}.sock")
         server.start()
-        yield f"shared:{server.path}"
+        yield server.place
         server.stop()
     else:
         with grpc_at(house, Access([f"unix:{folder / 'grpc.sock'}"])) as places:
@@ -72,10 +74,27 @@ def step(client, games, rng):
     return moved
 
 
+def untouched(house, games, before):
+    """Whether every seat sees what it saw before."""
+    after = [LocalClient(house).states(games, seat) for seat in range(4)]
+    return all(np.array_equal(a.observation, b) for a, b in zip(after, before, strict=True))
+
+
 def waiting(client, games):
     """Whose turn it is in every game, and which turn."""
     states = client.states(games, 0)
     return states.to_act.copy(), states.turn.copy()
 
 
-__all__ = ["TRANSPORTS", "House", "actions_of", "connect", "grpc_at", "serving", "step", "waiting"]
+__all__ = [
+    "DOORS",
+    "TRANSPORTS",
+    "House",
+    "actions_of",
+    "connect",
+    "grpc_at",
+    "serving",
+    "step",
+    "untouched",
+    "waiting",
+]

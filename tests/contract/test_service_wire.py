@@ -18,14 +18,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from playmill.games import PlaymillError
-from playmill.serving import Code, House, Limits, LocalClient, ServiceError, connect, grpc_server
+from playmill.serving import Code, House, Limits, ServiceError, connect, grpc_server
 from playmill.serving.grpc_server import Access
 from playmill.serving.messages import METHODS, SERVICE, pack
 from playmill.serving.proto import batch_pb2 as pb
-from playmill.serving.ring import HEADER, KINDS, Header, Ring, join
-from playmill.serving.shared import SharedServer
+from playmill.serving.ring import HEADER, KINDS, SHARED, Header, Ring, join
 from tests.contract import protoc
-from tests.contract.servers import grpc_at, step
+from tests.contract.servers import DOORS, TRANSPORTS, grpc_at, serving, step, untouched
 
 REFUSALS = {
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -33,26 +32,6 @@ REFUSALS = {
     grpc.StatusCode.RESOURCE_EXHAUSTED,
     None,
 }
-
-
-@pytest.fixture(scope="module")
-def witness():
-    """A house with a game that nobody is to touch."""
-    house = House(Limits(games=2000, rows=500, message=1 << 20, streams=8))
-    games = LocalClient(house).create("skull_king", 10)
-    step(LocalClient(house), games, np.random.default_rng(0))
-    return house, games
-
-
-def untouched(house, games, before):
-    after = [LocalClient(house).states(games, seat) for seat in range(4)]
-    return all(np.array_equal(a.observation, b) for a, b in zip(after, before, strict=True))
-
-
-@pytest.fixture(scope="module")
-def before(witness):
-    house, games = witness
-    return [LocalClient(house).states(games, seat).observation.copy() for seat in range(4)]
 
 
 @pytest.fixture(scope="module")
@@ -214,9 +193,10 @@ def test_a_stream_that_is_not_read_is_ended_and_holds_up_nobody(tmp_path, monkey
         assert not client.states(games, 0).standing.any()
 
 
-def test_rates_are_held(tmp_path):
+@pytest.mark.parametrize("transport", TRANSPORTS[1:])
+def test_rates_are_held(tmp_path, transport):
     house = House(Limits(rows=50, rate=50))
-    with grpc_at(house, Access([f"unix:{tmp_path / 'grpc.sock'}"])) as places, connect(places[0]) as client:
+    with serving(transport, house, tmp_path) as where, connect(where) as client:
         games = client.create("kuhn", 25)
         client.states(games, 0)
         with pytest.raises(ServiceError) as error:
@@ -282,10 +262,8 @@ def test_the_code_of_the_messages_is_what_the_proto_makes(tmp_path):
 
 @pytest.fixture
 def shared(witness, tmp_path):
-    server = SharedServer(witness[0], tmp_path / "shared.sock")
-    server.start()
-    yield str(server.path)
-    server.stop()
+    with serving("shared", witness[0], tmp_path) as where:
+        yield where.removeprefix("shared:")
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -294,7 +272,7 @@ def test_random_rings_are_answered_or_cut_off(shared, witness, before, seed):
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(shared)
         connection.settimeout(10)
-        ring = join(connection)
+        ring = join(connection, SHARED)
         for _ in range(200):
             slot = rng.randrange(ring.slots)
             calls = [*KINDS, *range(14, 24), rng.randrange(1 << 32)]
@@ -317,8 +295,8 @@ def test_a_client_that_rewrites_its_rows_meanwhile_harms_nobody(shared, witness,
     _, games = witness
     with connect(f"shared:{shared}") as client:
         asked = [client.ask_states(games, 0) for _ in range(4)]
-        for view in list(client._views.values()):
-            for column in view[0]:
+        for places in list(client._ring._places.values()):
+            for column in places.asked:
                 column.view(np.uint8)[...] = 255
         for pending in asked:
             pending.wait()
@@ -339,7 +317,7 @@ def test_a_shared_client_that_never_reads_is_hung_up_on(shared, witness, before)
     _, games = witness
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(shared)
-        ring = join(connection)
+        ring = join(connection, SHARED)
         ring.write(0, Header(1, 0, 1, games.hall, 0))
         connection.settimeout(20)
         with pytest.raises((BrokenPipeError, ConnectionResetError)):
@@ -347,10 +325,11 @@ def test_a_shared_client_that_never_reads_is_hung_up_on(shared, witness, before)
     assert untouched(*witness, before)
 
 
-def test_shared_clients_are_limited(tmp_path):
-    server = SharedServer(House(Limits(clients=2)), tmp_path / "shared.sock")
+@pytest.mark.parametrize("transport", DOORS)
+def test_clients_on_this_host_are_limited(tmp_path, transport):
+    server = DOORS[transport](House(Limits(clients=2)), tmp_path / "door.sock")
     server.start()
-    where = f"shared:{server.path}"
+    where = server.place
     first, second = connect(where), connect(where)
     with pytest.raises(PlaymillError, match="too many clients"):
         connect(where)
@@ -384,18 +363,19 @@ def test_a_ring_has_as_many_batches_under_way_as_slots(shared, witness):
         assert not client.states(games, 0).standing.any()
 
 
-def test_a_second_server_does_not_take_a_living_ones_socket(shared, tmp_path):
+@pytest.mark.parametrize("transport", DOORS)
+def test_a_second_server_does_not_take_a_living_ones_socket(shared, tmp_path, transport):
     with pytest.raises(PlaymillError, match="another server"):
-        SharedServer(House(), Path(shared))
+        DOORS[transport](House(), Path(shared))
     (tmp_path / "file").write_text("precious")
     with pytest.raises(PlaymillError, match="is no socket"):
-        SharedServer(House(), tmp_path / "file")
+        DOORS[transport](House(), tmp_path / "file")
 
 
 def test_headers_are_read_as_they_are_written(tmp_path):
     with (tmp_path / "memory").open("w+b") as file:
         file.truncate(8192)
-        ring = Ring(file.fileno(), 2, 4096)
+        ring = Ring(2, 4096, file.fileno())
     head = Header(2**64 - 1, 5, 6, 7, 8, 9, 10)
     ring.write(1, head)
     assert ring.read(1) == head

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from benchmarks import soak
 from benchmarks.served import Served
 from benchmarks.service_kills import survive
 from benchmarks.service_load import Load, run_load
+from playmill.games import PlaymillError
 from playmill.replays import ReplayFile
 from playmill.serving import Code, ServiceError, connect
 from tests.contract.servers import step
@@ -39,11 +41,11 @@ def test_killed_at_random_moments_no_game_is_lost_and_no_answer_counts_twice(tmp
 def test_a_drained_server_keeps_every_answer_it_took(tmp_path, rng):
     kept = ("--folder", str(tmp_path / "kept"), "--turns", "1000000", "--seconds", "1000")
     with Served.everywhere(tmp_path, *kept) as server:
-        tcp, unix, shared = server.places
+        tcp, unix, frames, shared = server.places
         with connect(tcp) as client:
             games = client.create("skull_king", 20)
-        with connect(unix) as a, connect(shared) as b:
-            for client in (a, b, a):
+        with connect(unix) as a, connect(shared) as b, connect(frames) as c:
+            for client in (a, b, c, a):
                 step(client, games, rng)
             turn = b.states(games, 0).turn.copy()
             watching = a.watch(games, 0)
@@ -54,6 +56,7 @@ def test_a_drained_server_keeps_every_answer_it_took(tmp_path, rng):
             assert error.value.code == Code.UNAVAILABLE
     assert "draining" in server.said()
     assert not (tmp_path / "shared.sock").exists()
+    assert not (tmp_path / "frames.sock").exists()
     with Served.everywhere(tmp_path, *kept) as server:
         assert "20 games taken up" in server.said()
         with connect(server.places[1]) as client:
@@ -105,13 +108,13 @@ def test_health_says_whether_it_serves(tmp_path):
 
 
 def test_limits_come_from_the_command_line(tmp_path):
-    with Served.everywhere(tmp_path, "--limits.games", "10", "--limits.rows", "8") as server:
+    with Served.everywhere(tmp_path, "--limits.games", "13", "--limits.rows", "8") as server:
         for place in server.places:
             with connect(place) as client:
                 with pytest.raises(ServiceError, match="8"):
                     client.create("kuhn", 9)
                 client.create("kuhn", 3)
-        with connect(server.places[0]) as client, pytest.raises(ServiceError, match="9 of 10 games"):
+        with connect(server.places[0]) as client, pytest.raises(ServiceError, match="12 of 13 games"):
             client.create("kuhn", 2)
 
 
@@ -124,6 +127,7 @@ def test_limits_come_from_the_command_line(tmp_path):
         ("--listen", "listens nowhere"),
         ("--limits.games 0", "at least 1"),
         ("--shared /nothing/here.sock", "cannot listen"),
+        ("--frames /nothing/here.sock", "cannot listen"),
         ("--turns 0 --folder kept", "must be more"),
     ],
 )
@@ -141,6 +145,32 @@ def test_a_taken_port_is_an_error(tmp_path):
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
     assert done.returncode == 2
     assert "taken" in done.stderr
+
+
+def test_a_frames_client_plays_on_while_checkpoints_are_written(tmp_path, rng):
+    kept = ("--folder", str(tmp_path / "kept"), "--turns", "50", "--seconds", "0.1")
+    with Served.everywhere(tmp_path, *kept) as server, connect(server.places[2]) as client:
+        games = client.create("skull_king", 100)
+        deadline = time.monotonic() + 20
+        while max(path.name for path in (tmp_path / "kept").iterdir()) < "step-000000000003":
+            assert time.monotonic() < deadline
+            if not step(client, games, rng):
+                client.reset(games, client.states(games, 0).turn.copy())
+        turn = client.states(games, 0).turn.copy()
+        assert server.drain() == 0
+    with Served.everywhere(tmp_path, *kept) as server, connect(server.places[2]) as client:
+        assert np.array_equal(client.states(games, 0).turn, turn)
+
+
+def test_the_soak_measures_both():
+    found = soak.measure(lambda _: None, quick=True, seconds=4.0)
+    assert [bar.name for bar in found.bars] == ["soak_growth_percent", "soak_errors"]
+    assert found.bars[1].met
+    assert all(min(samples) > 1 for samples in found.details["rss_mb"].values())
+    assert found.details["pool"]["turns"] > 0
+    assert found.details["served"]["turns"] > 0
+    with pytest.raises(PlaymillError, match="one setting"):
+        soak.measure(lambda _: None, quick=True, games=3.0)
 
 
 def test_the_load_test_plays_without_errors(tmp_path):

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Serve:
-    """Serve every game to clients: gRPC, and shared memory on this host. SIGTERM or Ctrl-C drains it."""
+    """Serve every game: over gRPC, and to clients on this host as frames or through shared memory. SIGTERM or
+    Ctrl-C drains it."""
 
     listen: tuple[str, ...] = ("127.0.0.1:50551",)
     """Where gRPC listens: host:port (port 0: a free one) or unix:/path. Beyond this machine it takes a token
     or a certificate."""
+    frames: Path | None = None
+    """A unix socket for clients on this host that want single actions fast: `frames:/path` to them."""
     shared: Path | None = None
-    """A unix socket for clients on this host that share memory."""
+    """A unix socket for clients on this host that share memory, for the largest batches: `shared:/path`."""
     folder: Path | None = None
     """Where running games are kept; a server that starts there takes them up."""
     turns: int = 10_000
@@ -61,8 +64,18 @@ class Serve:
         )
         if self.token_file is not None and len(access.token) < 16:
             raise PlaymillError(f"{self.token_file}: a token of at least 16 characters is wanted")
-        kept = (self.shared, self.folder, self.turns, self.seconds, self.threads, self.grace, self.limits)
-        return Settings(access, *kept, self.replays)
+        return Settings(
+            access,
+            frames=self.frames,
+            shared=self.shared,
+            folder=self.folder,
+            turns=self.turns,
+            seconds=self.seconds,
+            threads=self.threads,
+            grace=self.grace,
+            limits=self.limits,
+            replays=self.replays,
+        )
 
 
 def serve_command(args: Sequence[str]) -> None:

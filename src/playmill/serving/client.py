@@ -1,4 +1,4 @@
-"""One typed client over three transports: in this process, through shared memory, over gRPC."""
+"""One typed client over every transport: in this process, frames, shared memory, gRPC."""
 
 from __future__ import annotations
 
@@ -197,10 +197,15 @@ class LocalClient(Client):
 def connect(
     where: str | House, *, token: str = "", certificate: bytes | None = None, message: int = 64 << 20
 ) -> Client:
-    """A client of the server at `where`: "shared:/path" for shared memory on this host, "unix:/path" or
-    "host:port" for gRPC (a `certificate` to trust makes it TLS), or a house in this process."""
+    """A client of the server at `where`: "frames:/path" or "shared:/path" for frames or shared memory on this
+    host, "unix:/path" or "host:port" for gRPC (a `certificate` to trust makes it TLS), or a house in this
+    process."""
     if isinstance(where, House):
         return LocalClient(where)
+    if where.startswith("frames:"):
+        from playmill.serving.frames_client import FramesClient
+
+        return FramesClient(where.removeprefix("frames:"))
     if where.startswith("shared:"):
         from playmill.serving.shared_client import SharedClient
 

@@ -63,9 +63,6 @@ class House:
         self.threads = threads
         self.meter = Meter(self.limits)
         self.draining = False
-        self.changes = 0
-        """Turns played, games opened, reset and deleted: what a checkpoint would have to keep."""
-        self.on_change: Callable[[], None] = lambda: None
         self._clock = clock
         self._lock = threading.RLock()
         self._halls: list[Hall] = []
@@ -75,6 +72,11 @@ class House:
     # Looking
 
     @property
+    def recording(self) -> bool:
+        """Whether games are written down, and every answer must pass here."""
+        return self._recorder is not None
+
+    @property
     def halls(self) -> tuple[Hall, ...]:
         return tuple(self._halls)
 
@@ -82,6 +84,11 @@ class House:
     def games(self) -> int:
         """Games open now."""
         return sum(hall.native.games for hall in self._halls)
+
+    @property
+    def changes(self) -> int:
+        """Turns played, games opened, reset and deleted: what a checkpoint would have to keep."""
+        return sum(hall.native.changes for hall in self._halls)
 
     def hall(self, number: int) -> Hall:
         if not 0 <= number < len(self._halls):
@@ -131,7 +138,6 @@ class House:
             opened = self._open(self._hall_of(spec), count, seeds, drivers)
             if request:
                 self._remember(request, opened.hall, opened.game)
-        self._changed(count)
         return opened
 
     def submit(self, number: int, moves: Moves, out: Answers | None = None) -> Answers:
@@ -141,7 +147,7 @@ class House:
         self._refuse_too_many(len(moves))
         found = hall.layout.empty(Answers, len(moves)) if out is None else out
         if self._recorder is None:
-            self._changed(_native_call(hall.native.submit, *moves, self._now(), *found))
+            _native_call(hall.native.submit, *moves, self._now(), *found)
         else:
             self._submit_recorded(self._recorder, hall, moves, found)
         return found
@@ -153,10 +159,9 @@ class House:
         self._refuse_too_many(len(resets))
         found = hall.layout.empty(Answers, len(resets))
         with self._noting():
-            changed = _native_call(hall.native.reset, *resets, self._now(), *found)
+            _native_call(hall.native.reset, *resets, self._now(), *found)
             if self._recorder is not None:
                 self._recorder.reset(resets, found)
-        self._changed(changed)
         return found
 
     def delete(self, number: int, hosts: Hosts) -> Answers:
@@ -166,10 +171,9 @@ class House:
         self._refuse_too_many(len(hosts))
         found = hall.layout.empty(Answers, len(hosts))
         with self._noting():
-            changed = _native_call(hall.native.close, *hosts, found.standing)
+            _native_call(hall.native.close, *hosts, found.standing)
             if self._recorder is not None:
                 self._recorder.closed(hosts, found)
-        self._changed(changed)
         return found
 
     def sweep(self) -> int:
@@ -180,12 +184,14 @@ class House:
         closed = sum(int(hall.native.sweep(max(0, before))) for hall in self._halls)
         if closed and self._recorder is not None:
             self._forget_swept(self._recorder)
-        self._changed(closed)
         return closed
 
     def drain(self) -> None:
         """From now on nothing changes; states can still be read."""
-        self.draining = True
+        with self._lock:
+            self.draining = True
+            for hall in self._halls:
+                hall.native.drain()
 
     # Checkpoints
 
@@ -228,12 +234,6 @@ class House:
 
     def _now(self) -> int:
         return int(self._clock())
-
-    def _changed(self, count: int) -> None:
-        if count:
-            with self._lock:
-                self.changes += count
-            self.on_change()
 
     def _refuse_when_draining(self) -> None:
         if self.draining:
@@ -285,11 +285,10 @@ class House:
         mine = Moves(*(column.copy() for column in moves))
         found = hall.layout.empty(Answers, len(moves))
         with recorder.lock:
-            changed = _native_call(hall.native.submit, *mine, self._now(), *found)
+            _native_call(hall.native.submit, *mine, self._now(), *found)
             recorder.moved(mine, found)
         for theirs, column in zip(out, found, strict=True):
             theirs[:] = column
-        self._changed(changed)
 
     def _forget_swept(self, recorder: Recorder) -> None:
         with recorder.lock:

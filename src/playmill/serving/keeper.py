@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from pathlib import Path
 
 from playmill.checkpoints import CheckpointError, Store, lock_folder, read
@@ -16,6 +17,8 @@ from playmill.serving.house import House
 
 KEEP = 2
 FORMAT = 1
+LOOK = 0.05
+"""Seconds between two looks at how much was played: whoever plays is never held up to count."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -36,8 +39,7 @@ class Keeper:
         self._step = max(self._store.steps(), default=0)
         self._saved = house.changes
         self._lock = threading.Lock()
-        self._due = threading.Event()
-        self._ended = False
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
 
     def load(self) -> int:
@@ -57,13 +59,11 @@ class Keeper:
         return self._house.games
 
     def start(self) -> None:
-        self._house.on_change = self._changed
         self._thread.start()
 
     def stop(self) -> None:
         """Saves a last time; nothing may change any more."""
-        self._ended = True
-        self._due.set()
+        self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
         self.save()
@@ -80,17 +80,15 @@ class Keeper:
             self._store.save(self._step, {}, {"format": FORMAT, **meta}, blobs)
             self._saved = changes
 
-    def _changed(self) -> None:
-        if self._house.changes - self._saved >= self._turns:
-            self._due.set()
-
     def _run(self) -> None:
-        while not self._ended:
-            self._due.wait(self._seconds)
-            self._due.clear()
-            if self._ended:
-                return
+        last = time.monotonic()
+        while not self._ended.wait(min(LOOK, self._seconds)):
+            played, now = self._house.changes - self._saved, time.monotonic()
+            if played < self._turns and (played == 0 or now - last < self._seconds):
+                continue
+            last = now
             try:
                 self.save()
             except (OSError, CheckpointError):
                 _LOG.exception("no checkpoint could be written; the games go on without")
+                self._ended.wait(self._seconds)

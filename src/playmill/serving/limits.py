@@ -29,7 +29,7 @@ class Limits:
     streams: int = 256
     """Streams at once."""
     clients: int = 64
-    """Shared-memory clients at once."""
+    """Clients through shared memory at once, and as many that send frames."""
     idle_minutes: float = 0.0
     """Games that nobody answers for so long are closed; 0: never."""
 

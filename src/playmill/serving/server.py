@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from playmill.games import PlaymillError
+from playmill.serving.frames import FrameServer
 from playmill.serving.grpc_server import Access, GrpcServer
 from playmill.serving.house import House
 from playmill.serving.keeper import Keeper
@@ -25,6 +26,7 @@ class Settings:
     """What a server is started with."""
 
     access: Access
+    frames: Path | None = None
     shared: Path | None = None
     folder: Path | None = None
     turns: int = 10_000
@@ -43,9 +45,10 @@ async def serve(settings: Settings, say: Callable[[str], None]) -> None:
     if settings.folder is not None:
         keeper = Keeper(house, settings.folder, settings.turns, settings.seconds)
         say(f"{keeper.load():,} games taken up from {settings.folder}")
-    if not settings.access.listen and settings.shared is None:
-        raise PlaymillError("a server that listens nowhere: give --listen or --shared")
-    shared = SharedServer(house, settings.shared) if settings.shared is not None else None
+    wanted = ((FrameServer, settings.frames), (SharedServer, settings.shared))
+    doors = [kind(house, path) for kind, path in wanted if path is not None]
+    if not settings.access.listen and not doors:
+        raise PlaymillError("a server that listens nowhere: give --listen, --frames or --shared")
     remote = GrpcServer(house, settings.access)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -56,15 +59,15 @@ async def serve(settings: Settings, say: Callable[[str], None]) -> None:
     await remote.start()
     for place in remote.places:
         say(f"listening on {place}")
-    if shared is not None:
-        shared.start()
-        say(f"listening on shared:{shared.path}")
+    for door in doors:
+        door.start()
+        say(f"listening on {door.place}")
     await _until(stop, house)
     say("draining")
     house.drain()
     await remote.stop(settings.grace)
-    if shared is not None:
-        await asyncio.to_thread(shared.stop)
+    for door in doors:
+        await asyncio.to_thread(door.stop)
     if keeper is not None:
         await asyncio.to_thread(keeper.stop)
         say(f"{house.games:,} games kept in {settings.folder}")
