@@ -27,6 +27,7 @@ NAMES = (
     "soak",
     "gpu",
     "gpu-strength",
+    "generals-gpu",
     "signature",
 )
 

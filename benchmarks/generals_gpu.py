@@ -13,9 +13,14 @@ from benchmarks.gpu import Say, random_rate, train_rate
 from benchmarks.sameness import compare_pools
 from playmill.games import PlaymillError, registry
 from playmill.pools.lanes import cuda_lane
-from playmill.training.config import Checkpoints, Evaluation, load_recipe
+from playmill.training.config import Checkpoints, Evaluation, Train, load_recipe
 
 MAPS = {"maps": 10_000}
+SAME: list[dict[str, Any]] = [
+    {"max_ticks": 400},
+    {"preset": "source", "width": 10, "height": 10, "max_ticks": 400},
+    {"preset": "competition", "width": 15, "height": 15, "max_ticks": 400},
+]
 
 
 def measure(say: Say, quick: bool) -> Result:
@@ -42,23 +47,16 @@ def measure(say: Say, quick: bool) -> Result:
     return Result(bars, details)
 
 
-SAME: list[dict[str, Any]] = [
-    {"max_ticks": 400},
-    {"preset": "source", "width": 10, "height": 10, "max_ticks": 400},
-    {"preset": "competition", "width": 15, "height": 15, "max_ticks": 400},
-]
-
-
-def training(quick: bool) -> Any:
+def training(quick: bool) -> Train:
     """The recipe's training without evaluations or checkpoints."""
     settings = load_recipe("generals/gpu")
-    smaller = {"games": 1024, "steps": 16} if quick else {}
     return dataclasses.replace(
         settings,
         minutes=0.0,
+        games=1024 if quick else settings.games,
+        steps=16 if quick else settings.steps,
         evaluation=Evaluation(every=0, final_deals=1),
         checkpoints=Checkpoints(every_s=1e9),
-        **smaller,
     )
 
 
