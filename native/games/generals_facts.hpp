@@ -10,7 +10,7 @@ namespace playmill {
 
 struct GeneralsOptions {
   int preset = 1;
-  int width = 20, height = 20, smallest = 0;
+  int width = 20, height = 20, smallest = 0, largest = 0;
   int players = 2;
   int max_ticks = 1000;
   // From here on -1, or 0 of the choices, is what the preset says.
@@ -50,6 +50,8 @@ class GeneralsFacts {
       {"height", &Options::height, 4, kMaxSide, "", "rows"},
       {"smallest", &Options::smallest, 0, kMaxSide, "",
        "each side of a map is drawn from this to width and height, the rest is mountain; 0: always the whole board"},
+      {"largest", &Options::largest, 0, kMaxSide, "",
+       "with smallest: the longest side of a map on a board that is larger; 0: width and height"},
       {"players", &Options::players, 2, kMaxSeats, "", "players on the board"},
       {"max_ticks", &Options::max_ticks, 1, 60000, "", "ticks after which it is a draw"},
       {"city_period", &Options::city_period, -1, 1000, "",
@@ -113,6 +115,9 @@ class GeneralsFacts {
     if (o.city_period < 1 || o.land_period < 1) return "city_period and land_period must be at least 1";
     if (o.smallest > 0 && (o.smallest < 4 || o.smallest > o.width || o.smallest > o.height))
       return "smallest must be 0, or from 4 to width and height, got " + std::to_string(o.smallest);
+    if (o.largest > 0 && (o.smallest == 0 || o.largest < o.smallest))
+      return "largest goes with smallest and must not be less, got " + std::to_string(o.largest) + " and " +
+             std::to_string(o.smallest);
     const int side = o.smallest > 0 ? o.smallest : 0;
     const int squares = side > 0 ? side * side : o.width * o.height;
     if (squares < 8 * o.players)

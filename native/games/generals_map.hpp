@@ -69,6 +69,7 @@ template <int kSide, int kPlayers>
 PM_FN void GeneralsMap<kSide, kPlayers>::draw_terrain(const Options& o, Random& random) {
   const auto side = [&](int most) {
     if (o.smallest == 0) return most;
+    if (o.largest > 0 && o.largest < most) most = o.largest;
     return o.smallest + static_cast<int>(random.below(static_cast<std::uint32_t>(most - o.smallest + 1)));
   };
   const int w = side(o.width), h = side(o.height);
