@@ -28,6 +28,7 @@ NAMES = (
     "gpu",
     "gpu-strength",
     "generals-gpu",
+    "generals-learn",
     "signature",
 )
 

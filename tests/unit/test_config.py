@@ -308,7 +308,7 @@ def run_main(capsys, *args):
         ),
         ("evaluate runs/nowhere", "there is no run or checkpoint at runs/nowhere"),
         ("play nobody", "no run, checkpoint or bot of skull_king is called 'nobody'"),
-        ("watch nowhere.json", "cannot read the record nowhere.json"),
+        ("watch nowhere.replays", "cannot read nowhere.replays: No such file"),
         ("bench pol", "no benchmark is called 'pol'; did you mean 'pool'?"),
     ],
 )

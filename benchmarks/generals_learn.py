@@ -1,0 +1,53 @@
+"""What fifteen minutes on one card are worth in Generals: one network for maps from 10 x 10 to 15 x 15,
+judged on new maps of both sizes, from both seats."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bars import Bar, Result
+from benchmarks.gpu import Say
+from benchmarks.learn_skull_king import Told
+from playmill.games import registry
+from playmill.league.evaluate import evaluate
+from playmill.training.config import load_recipe
+from playmill.training.runs import create_run
+from playmill.training.trainer import Trainer
+
+RECIPE = "generals/strong"
+MAPS = 2000
+SEED = 77
+SIZES = (10, 15)
+WANTED = {"expander": 0.95, "hunter": 0.85}
+
+
+def measure(say: Say, quick: bool) -> Result:
+    config = load_recipe(RECIPE)
+    if quick:
+        config = dataclasses.replace(config, minutes=0.2)
+    with tempfile.TemporaryDirectory() as folder:
+        run = create_run(Path(folder) / "run", config)
+        trainer = Trainer(run, Told(say))
+        trainer.run()
+        run.release()
+    bars: list[Bar] = []
+    details: dict[str, Any] = {"turns": trainer.turns, "training_seconds": trainer.seconds}
+    for side in SIZES:
+        # The same board and so the same network; maps of that size in its corner, none of those trained on.
+        spec = registry.spec(
+            config.game, {**config.options, "smallest": str(side), "largest": str(side), "maps": "0"}
+        )
+        for bot, wanted in WANTED.items():
+            found = evaluate(spec, trainer.policy, bot, deals=200 if quick else MAPS, seed=SEED)
+            bars.append(Bar(f"{bot}_{side}", found.win_share, "share", wanted))
+            details[f"against_{bot}_{side}"] = {
+                "win_share": round(found.win_share, 4),
+                "interval_95": [round(found.low, 4), round(found.high, 4)],
+                "games": found.games,
+                "mean_turns": round(found.turns / found.games, 1),
+            }
+            say(f"{side} x {side}, {bot}: {details[f'against_{bot}_{side}']}")
+    return Result(bars, details)
