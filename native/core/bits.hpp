@@ -74,7 +74,7 @@ struct BitSet {
 
   // The n-th member in ascending order; there must be more than n.
   PM_FN int nth(int n) const {
-    PM_ROLLED
+    PM_UNROLL_WORDS
     for (int w = 0; w < kWords; ++w) {
       const int here = popcount64(word[w]);
       if (n < here) return w * 64 + nth_bit(word[w], n);

@@ -120,33 +120,35 @@ __device__ Drawn draw_action(const float* logits, const BitSet<N>& legal, bool g
   return {chosen, chosen < 0 ? NAN : logits[chosen] - largest - logf(total)};
 }
 
+// Its arguments come one by one: as one struct they cost registers.
 template <Game G, Answer kAnswer>
-__global__ void __launch_bounds__(kBlock) advance_tables(Tables<G> tables, Step<G> step) {
-  const DrawRows& draw = step.draw;
-  const OutcomeRows& outcome = step.outcome;
-  const TurnRows& next = step.next;
+__global__ void __launch_bounds__(kBlock)
+    advance_tables(Tables<G> tables, Slot<G>* slots, const std::uint8_t* drivers, Tally* tallies, std::size_t first,
+                   std::size_t count, const std::int32_t* given, DrawRows draw, OutcomeRows outcome, TurnRows next,
+                   int row_bytes) {
   extern __shared__ __align__(16) std::uint64_t shared[];
   auto* rows = reinterpret_cast<std::uint8_t*>(shared) + Staging<G>::kTableBytes;
   const std::size_t begin = static_cast<std::size_t>(blockIdx.x) * kBlock;
-  const int live = static_cast<int>(step.count - begin < kBlock ? step.count - begin : kBlock);
+  const int live = static_cast<int>(count - begin < kBlock ? count - begin : kBlock);
   const int thread = static_cast<int>(threadIdx.x);
   const std::size_t at = begin + threadIdx.x;  // this thread's row
-  const std::size_t row = step.first + at;     // and its game
-  Staging<G>::load(step.slots + step.first + begin, live, shared);
+  const std::size_t row = first + at;          // and its game
+  Staging<G>::load(slots + first + begin, live, shared);
   Slot<G>& slot = *reinterpret_cast<Slot<G>*>(shared + thread * Staging<G>::kStride);
-  const std::uint8_t* mine = step.drivers_of(row, tables.seats);
+  const std::uint8_t* mine = drivers + row * static_cast<std::size_t>(tables.seats);
 
   if (kAnswer != Answer::kNone && thread < live) {
-    Tally* tally = step.tally();
+    Tally* tally = tallies + static_cast<std::size_t>(blockIdx.x % kTallyCopies) * kDrivers * Tables<G>::kStatCount;
     int action = 0;
-    if constexpr (kAnswer == Answer::kGiven) action = step.given[at];
+    if constexpr (kAnswer == Answer::kGiven) action = given[at];
     if constexpr (kAnswer == Answer::kRandom) action = tables.scripted(slot, 0);
     if constexpr (kAnswer == Answer::kDrawn) {
       BitSet<G::kActions> legal;
       memcpy(&legal, draw.legal + at * sizeof legal, sizeof legal);
       const float* heads = draw.heads + at * static_cast<std::size_t>(draw.stride);
+      const float unit = Random(mix64(draw.seed, *draw.first_draw + draw.draw), row).unit();
       const Drawn drawn =
-          draw_action(heads, legal, draw.greedy, step.unit(row), Staging<G>::template scratch<float>(rows, thread));
+          draw_action(heads, legal, draw.greedy, unit, Staging<G>::template scratch<float>(rows, thread));
       action = drawn.action < 0 ? legal.nth(0) : drawn.action;  // logits that are no numbers: the guard reports them
       draw.action[at] = action;
       draw.log_probability[at] = drawn.log_probability;
@@ -168,15 +170,15 @@ __global__ void __launch_bounds__(kBlock) advance_tables(Tables<G> tables, Step<
       BitSet<G::kActions> legal;
       game.legal(tables.options, legal);
       memcpy(next.legal + at * sizeof legal, &legal, sizeof legal);
-      game.observe(tables.options, seat, rows + thread * step.row_bytes);
+      game.observe(tables.options, seat, rows + thread * row_bytes);
       next.seat[at] = static_cast<std::uint8_t>(seat);
       next.role[at] = static_cast<std::uint8_t>(game.role());
       next.driver[at] = mine[seat];
     }
-    copy_out(rows, static_cast<std::size_t>(live) * static_cast<std::size_t>(step.row_bytes),
-             next.observation + begin * static_cast<std::size_t>(step.row_bytes));
+    copy_out(rows, static_cast<std::size_t>(live) * static_cast<std::size_t>(row_bytes),
+             next.observation + begin * static_cast<std::size_t>(row_bytes));
   }
-  if (kAnswer != Answer::kNone) Staging<G>::store(shared, live, step.slots + step.first + begin);
+  if (kAnswer != Answer::kNone) Staging<G>::store(shared, live, slots + first + begin);
 }
 
 // New games (`open`), or only on to the next turn a policy must answer.
@@ -229,8 +231,9 @@ struct ByThreads {
   }
   template <Answer kAnswer>
   static void advance(const Tables<G>& tables, const Step<G>& step, cudaStream_t stream) {
-    advance_tables<G, kAnswer>
-        <<<blocks_of(step.count, kBlock), kBlock, Staging<G>::bytes(step.row_bytes), stream>>>(tables, step);
+    advance_tables<G, kAnswer><<<blocks_of(step.count, kBlock), kBlock, Staging<G>::bytes(step.row_bytes), stream>>>(
+        tables, step.slots, step.drivers, step.tallies, step.first, step.count, step.given, step.draw, step.outcome,
+        step.next, step.row_bytes);
   }
   static void settle(const Tables<G>& tables, const Step<G>& step, bool open, const std::uint64_t* seeds,
                      std::uint32_t phases, cudaStream_t stream) {
