@@ -3,19 +3,13 @@ judged on new maps of both sizes, from both seats."""
 
 from __future__ import annotations
 
-import dataclasses
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from benchmarks.bars import Bar, Result
 from benchmarks.gpu import Say
-from benchmarks.learn_skull_king import Told
+from benchmarks.trained import trained
 from playmill.games import registry
 from playmill.league.evaluate import evaluate
-from playmill.training.config import load_recipe
-from playmill.training.runs import create_run
-from playmill.training.trainer import Trainer
 
 RECIPE = "generals/strong"
 MAPS = 2000
@@ -25,14 +19,7 @@ WANTED = {"expander": 0.95, "hunter": 0.85}
 
 
 def measure(say: Say, quick: bool) -> Result:
-    config = load_recipe(RECIPE)
-    if quick:
-        config = dataclasses.replace(config, minutes=0.2)
-    with tempfile.TemporaryDirectory() as folder:
-        run = create_run(Path(folder) / "run", config)
-        trainer = Trainer(run, Told(say))
-        trainer.run()
-        run.release()
+    config, trainer = trained(RECIPE, say, quick)
     bars: list[Bar] = []
     details: dict[str, Any] = {"turns": trainer.turns, "training_seconds": trainer.seconds}
     for side in SIZES:

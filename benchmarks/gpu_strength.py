@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 
 from benchmarks.bars import Bar, Result
-from benchmarks.learn_skull_king import Told, details_of
+from benchmarks.learn_skull_king import details_of
+from benchmarks.trained import trained
 from playmill.league.evaluate import evaluate
-from playmill.training.config import load_recipe
-from playmill.training.runs import create_run
-from playmill.training.trainer import Trainer
 
 RECIPE = "skull_king/strong"
 DEALS = 10_000
@@ -21,14 +16,7 @@ SEED = 77
 
 
 def measure(say: Callable[[str], None], quick: bool) -> Result:
-    config = load_recipe(RECIPE)
-    if quick:
-        config = dataclasses.replace(config, minutes=0.2)
-    with tempfile.TemporaryDirectory() as folder:
-        run = create_run(Path(folder) / "run", config)
-        trainer = Trainer(run, Told(say))
-        trainer.run()
-        run.release()
+    config, trainer = trained(RECIPE, say, quick)
     found = {
         bot: evaluate(config.spec, trainer.policy, bot, deals=200 if quick else DEALS, seed=SEED)
         for bot in ("random", "easy", "medium", "hard", "greedy")
