@@ -97,9 +97,9 @@ class GeneralsBoard : public GeneralsFacts {
     view.own = owner_[seat].word;
     view.closed = mountain_.word;
     if (o.fog_obstacles == kYes) view.built = city_.word;
-    for (int k = 0; k + 1 < o.players; ++k) view.last_planes[view.planes++] = mine.others[k].word;
+    for (int k = 0; k + 1 < players(o); ++k) view.last_planes[view.planes++] = mine.others[k].word;
     view.last_planes[view.planes++] = mine.city.word;
-    for (int s = 0; s < o.players; ++s) view.mark[view.marks++] = knows_general(seat, s) ? general_[s] : kNobody;
+    for (int s = 0; s < players(o); ++s) view.mark[view.marks++] = knows_general(seat, s) ? general_[s] : kNobody;
     view.now = army_;
     view.last = last_army_[seat];
     view.age = age_[seat];
@@ -160,8 +160,8 @@ class GeneralsBoard : public GeneralsFacts {
     city_ = map.city;
     int next = 0;
     each_square(city_, [&](int square) { army_[square] = map.city_army[next++]; });
-    alive_ = static_cast<std::uint8_t>((1u << o.players) - 1);
-    for (int s = 0; s < o.players; ++s) {
+    alive_ = static_cast<std::uint8_t>((1u << players(o)) - 1);
+    for (int s = 0; s < players(o); ++s) {
       general_[s] = map.general[s];
       owner_[s].add(general_[s]);
       army_[general_[s]] = static_cast<std::uint16_t>(o.start_army);
@@ -185,12 +185,12 @@ class GeneralsBoard : public GeneralsFacts {
     write.u8(until(o.city_period));
     write.u8(until(o.land_period));
     unsigned alive = 0;
-    for (int k = 0; k < o.players; ++k) {
+    for (int k = 0; k < players(o); ++k) {
       const int s = after(o, seat, k);
       write.u16(land_[s]);
       alive |= static_cast<unsigned>(alive_ >> s & 1) << k;
     }
-    for (int k = 0; k < o.players; ++k) {
+    for (int k = 0; k < players(o); ++k) {
       const std::uint32_t all = total_[after(o, seat, k)];
       write.u16(all < kMostArmy ? all : kMostArmy);
     }
@@ -200,6 +200,8 @@ class GeneralsBoard : public GeneralsFacts {
 
   // ---- Where things are ----
 
+  // Two on a board for two: the compiler then knows, and what is done for each player stays in registers.
+  PM_FN static int players(const Options& o) { return kPlayers == 2 ? 2 : o.players; }
   PM_FN static int pass(const Options& o) { return 8 * squares(o); }
   // The next square in a direction. Directions come at random: no branch guesses them.
   PM_FN static int beyond(const Options& o, int square, int direction) {
@@ -219,10 +221,10 @@ class GeneralsBoard : public GeneralsFacts {
   // The k-th seat after `seat`.
   PM_FN static int after(const Options& o, int seat, int k) {
     const int s = seat + k;
-    return s < o.players ? s : s - o.players;
+    return s < players(o) ? s : s - players(o);
   }
   PM_FN int owner_of(const Options& o, int square) const {
-    for (int s = 0; s < o.players; ++s)
+    for (int s = 0; s < players(o); ++s)
       if (owner_[s].has(square)) return s;
     return kNobody;
   }
@@ -269,7 +271,7 @@ class GeneralsBoard : public GeneralsFacts {
   PM_APART PM_FN void play_answers(const Options& o, Report& report) {
     Move moves[kPlayers];
     int count = 0;
-    for (int s = 0; s < o.players; ++s) {
+    for (int s = 0; s < players(o); ++s) {
       if (!lives(s) || answer_[s] == pass(o)) continue;
       if (answer_[s] > pass(o)) {
         found_city(o, s, answer_[s] - pass(o) - 1);
@@ -290,10 +292,10 @@ class GeneralsBoard : public GeneralsFacts {
 
   // Whoever may lose squares keeps the armies in sight of them: what goes out of sight in this tick was seen before it.
   PM_FN void keep_under_attack(const Options& o) {
-    for (int s = 0; s < o.players; ++s) {
+    for (int s = 0; s < players(o); ++s) {
       if (!lives(s) || answer_[s] >= pass(o)) continue;
       const int to = beyond(o, answer_[s] / 8, answer_[s] % 4);
-      for (int other = 0; other < o.players; ++other)
+      for (int other = 0; other < players(o); ++other)
         if (other != s && owner_[other].has(to))
           keep_numbers(army_, memory_[other].sight.word, squares(o), last_army_[other]);
     }
@@ -325,7 +327,7 @@ class GeneralsBoard : public GeneralsFacts {
       const Move& move = moves[i];
       int kind = 1;
       if (owner_[move.seat].has(move.to)) kind = 0;
-      for (int s = 0; kind == 1 && s < o.players; ++s)
+      for (int s = 0; kind == 1 && s < players(o); ++s)
         if (s != move.seat && lives(s) && general_[s] == move.to) kind = 2;
       rank[i] = kind * (kMostArmy + 1) + kMostArmy - army_[move.from];
     }
@@ -404,10 +406,10 @@ class GeneralsBoard : public GeneralsFacts {
     total_[seat] = 0;
     land_[captor] = static_cast<std::uint16_t>(land_[captor] + land_[seat]);
     land_[seat] = 0;
-    for (int s = 0; s < o.players; ++s) {
+    for (int s = 0; s < players(o); ++s) {
       if (s == seat || (met_[s] >> seat & 1)) memory_[s].city.add(square);
       met_[s] = static_cast<std::uint8_t>(met_[s] & ~(1u << seat));
-      if (s != seat) memory_[s].others[(seat - s + o.players) % o.players - 1].clear();
+      if (s != seat) memory_[s].others[(seat - s + players(o)) % players(o) - 1].clear();
     }
   }
 
@@ -417,7 +419,7 @@ class GeneralsBoard : public GeneralsFacts {
     if (!cities && !land) return;
     Recruits recruits;
     recruits.built = city_.word;
-    for (int s = 0; s < o.players; ++s) {
+    for (int s = 0; s < players(o); ++s) {
       recruits.own[recruits.owners++] = owner_[s].word;
       if (lives(s)) recruits.mark[recruits.marks++] = general_[s];
     }
@@ -426,14 +428,14 @@ class GeneralsBoard : public GeneralsFacts {
       recruits.most_free = most_free;
       grow_squares(army_, squares(o), Plane::kWords, recruits);
       if (Crew::hand() == 0)
-        for (int s = 0; s < o.players; ++s) total_[s] += static_cast<std::uint32_t>(recruits.grown[s]);
+        for (int s = 0; s < players(o); ++s) total_[s] += static_cast<std::uint32_t>(recruits.grown[s]);
     };
     if (land) grow_now(o.land_growth == kAll ? Recruits::kAll : Recruits::kNotBuilt, 0);
     if (cities) grow_now(Recruits::kBuilt, o.regrowth == kYes ? kCityFull : 0);
   }
 
   PM_FN void look_around(const Options& o) {
-    for (int s = 0; s < o.players; ++s) look_around(o, s);
+    for (int s = 0; s < players(o); ++s) look_around(o, s);
   }
   PM_FN void look_around(const Options& o, int seat) {
     Memory& mine = memory_[seat];
@@ -441,7 +443,7 @@ class GeneralsBoard : public GeneralsFacts {
     look.sight = mine.sight.word;
     look.explored = mine.explored.word;
     look.age = age_[seat];
-    for (int k = 0; k + 1 < o.players; ++k) {
+    for (int k = 0; k + 1 < players(o); ++k) {
       look.last[look.planes] = mine.others[k].word;
       look.now[look.planes++] = owner_[after(o, seat, 1 + k)].word;
     }
@@ -449,7 +451,7 @@ class GeneralsBoard : public GeneralsFacts {
     look.now[look.planes++] = city_.word;
     look_from(owner_[seat].word, o.width, o.edges, squares(o), Plane::kWords, look);
     if (Crew::hand() != 0) return;
-    for (int s = 0; s < o.players; ++s)
+    for (int s = 0; s < players(o); ++s)
       if (s != seat && lives(s) && mine.sight.has(general_[s]))
         met_[seat] = static_cast<std::uint8_t>(met_[seat] | 1u << s);
   }
@@ -483,7 +485,7 @@ class GeneralsBoard : public GeneralsFacts {
   PM_FN float potential(const Options& o, int seat) const {
     if (over_ || !lives(seat)) return 0.0f;
     float armies = 0, squares = 0;
-    for (int s = 0; s < o.players; ++s) {
+    for (int s = 0; s < players(o); ++s) {
       if (s == seat || !lives(s)) continue;
       armies += static_cast<float>(total_[s]);
       squares += static_cast<float>(land_[s]);
@@ -495,7 +497,7 @@ class GeneralsBoard : public GeneralsFacts {
 
   PM_FN void pay_gains(const Options& o, Report& report) {
     const float weight = static_cast<float>(o.shaping) * 0.01f;
-    for (int s = 0; s < o.players; ++s) {
+    for (int s = 0; s < players(o); ++s) {
       const float now = potential(o, s);
       report.reward[s] += weight * (now - paid_[s]);
       paid_[s] = now;
@@ -503,7 +505,7 @@ class GeneralsBoard : public GeneralsFacts {
   }
 
   PM_FN void count_stats(const Options& o, bool decided, Report& report) const {
-    for (int s = 0; s < o.players; ++s) {
+    for (int s = 0; s < players(o); ++s) {
       const bool won = decided && lives(s), drew = !decided && lives(s);
       report.count(kScore, s, won ? 1.0f : drew ? 0.0f : -1.0f);
       report.count(kWin, s, won ? 1.0f : 0.0f);

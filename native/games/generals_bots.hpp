@@ -20,12 +20,12 @@ struct GeneralsBoard<kSide, kPlayers>::Scout {
 
   PM_FN Scout(const GeneralsBoard& from, const Options& options)
       : board(from), o(options), seat(from.seat_), mine(from.memory_[from.seat_]), own(from.owner_[from.seat_]) {
-    for (int k = 0; k + 1 < o.players; ++k) enemy = enemy | mine.others[k];
+    for (int k = 0; k + 1 < players(o); ++k) enemy = enemy | mine.others[k];
     free_city = mine.city - own - enemy;
     Plane closed = board.mountain_ & mine.explored;
     if (o.fog_obstacles == kYes) closed = closed | ((board.mountain_ | board.city_) - mine.explored);
     for (int w = 0; w < Plane::kWords; ++w) open.word[w] = o.edges.all[w] & ~closed.word[w];
-    for (int s = 0; s < o.players; ++s)
+    for (int s = 0; s < players(o); ++s)
       if (s != seat && board.knows_general(seat, s)) general = board.general_[s];
   }
 
