@@ -28,13 +28,19 @@ def measure(say: Say, quick: bool) -> Result:
             config.game, {**config.options, "smallest": str(side), "largest": str(side), "maps": "0"}
         )
         for bot, wanted in WANTED.items():
-            found = evaluate(spec, trainer.policy, bot, deals=200 if quick else MAPS, seed=SEED)
-            bars.append(Bar(f"{bot}_{side}", found.win_share, "share", wanted))
-            details[f"against_{bot}_{side}"] = {
-                "win_share": round(found.win_share, 4),
-                "interval_95": [round(found.low, 4), round(found.high, 4)],
-                "games": found.games,
-                "mean_turns": round(found.turns / found.games, 1),
-            }
-            say(f"{side} x {side}, {bot}: {details[f'against_{bot}_{side}']}")
+            for sample in (False, True):
+                found = evaluate(
+                    spec, trainer.policy, bot, deals=200 if quick else MAPS, seed=SEED, sample=sample
+                )
+                told = {
+                    "win_share": round(found.win_share, 4),
+                    "interval_95": [round(found.low, 4), round(found.high, 4)],
+                    "games": found.games,
+                    "mean_turns": round(found.turns / found.games, 1),
+                }
+                how = "drawn" if sample else "likeliest"
+                details[f"against_{bot}_{side}_{how}"] = told
+                say(f"{side} x {side}, {bot}, {how} actions: {told}")
+                if sample == config.evaluation.sample:
+                    bars.append(Bar(f"{bot}_{side}", found.win_share, "share", wanted))
     return Result(bars, details)
