@@ -155,11 +155,14 @@ Prepared prepare(typename G::Options& options) {
   return {};
 }
 
-// A game that a crew of hands plays together on the card (crew.hpp); it draws bot 0's action itself.
+// A game that a crew of hands plays together on the card (crew.hpp). It draws bot 0's action itself, and says what
+// need not be written back: as long as ticks() is the same, nothing in its first quiet_bytes() has changed.
 template <class G>
 concept Crewed = requires(const G& seen, const typename G::Options& options, Random& random) {
   requires G::kCrewed;
   { seen.any_action(options, random) } -> std::same_as<int>;
+  { seen.ticks() } -> std::same_as<int>;
+  { seen.quiet_bytes() } -> std::same_as<std::size_t>;
 };
 
 // A uniform legal action: bot 0 of every game.

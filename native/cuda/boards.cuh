@@ -9,14 +9,9 @@ namespace playmill {
 
 inline constexpr int kWarp = 32;
 
-struct DrawnTogether {
-  int action;
-  float log_probability;
-};
-
 // The same action as sample_actions() draws on the CPU, sum for sum; all lanes of a warp together.
-__device__ inline DrawnTogether draw_together(const float* logits, const std::uint8_t* legal, int actions, bool greedy,
-                                              float unit) {
+__device__ inline Drawn draw_together(const float* logits, const std::uint8_t* legal, int actions, bool greedy,
+                                      float unit) {
   const int hand = Crew::hand();
   const auto allowed = [&](int a) { return a < actions && (legal[a >> 3] >> (a & 7) & 1); };
   float largest = kNever;
@@ -137,7 +132,7 @@ __global__ void __launch_bounds__(games_a_block<G>() * kWarp, blocks_wanted<G>()
     if (answer == Answer::kDrawn) {
       const std::uint8_t* legal = step.draw.legal + at * static_cast<std::size_t>(step.legal_bytes);
       const float* heads = step.draw.heads + at * static_cast<std::size_t>(step.draw.stride);
-      const DrawnTogether drawn = draw_together(heads, legal, step.actions, step.draw.greedy, step.unit(row));
+      const Drawn drawn = draw_together(heads, legal, step.actions, step.draw.greedy, step.unit(row));
       action = drawn.action < 0 ? first_legal(legal, step.actions) : drawn.action;  // logits that are no numbers
       if (Crew::hand() == 0) {
         step.draw.action[at] = action;

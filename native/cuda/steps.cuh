@@ -12,6 +12,12 @@ inline constexpr int kTallyCopies = 256;
 // Where a step's actions come from.
 enum class Answer { kNone, kGiven, kDrawn, kRandom };
 
+// What was drawn from a row of logits; -1 where they are no numbers.
+struct Drawn {
+  int action;
+  float log_probability;
+};
+
 // Games `first` to `first` + `count`, and the rows they read and write.
 template <Game G>
 struct Step {

@@ -82,11 +82,6 @@ __device__ void each_member(const BitSet<N>& set, Visit&& visit) {
       if (visit(w * 64 + lowest_bit(bits))) return;
 }
 
-struct Drawn {
-  int action;
-  float log_probability;
-};
-
 // The same action as sample_actions() draws on the CPU, sum for sum. `lane` is room for kLanes sums.
 template <int N>
 __device__ Drawn draw_action(const float* logits, const BitSet<N>& legal, bool greedy, float unit, float* lane) {

@@ -2,11 +2,6 @@
 // observation: docs/games/generals.md.
 #pragma once
 
-#include <map>
-#include <memory>
-#include <mutex>
-#include <vector>
-
 #include "generals_map.hpp"
 
 namespace playmill {
@@ -29,19 +24,18 @@ class GeneralsBoard : public GeneralsFacts {
   PM_APART PM_FN void reset(const Options& o, std::uint64_t seed) {
     empty();
     Crew::alone([&] {
-      if (o.maps == 0) {
-        Map map;
-        map.draw(o, seed);
-        lay_out(o, map);
+      if (o.prepared != nullptr) {
+        lay_out(o, static_cast<const Map*>(o.prepared)[Map::number(o, seed)]);
       } else {
-        lay_out_numbered(o, Random(seed, 0).below(static_cast<std::uint32_t>(o.maps)));
+        Map map;
+        map.draw_game(o, seed);
+        lay_out(o, map);
       }
     });
     look_around(o);
   }
 
-  // Makes the maps of options.maps, and has the options point at them; whoever plays keeps what is returned.
-  static Prepared prepare(Options& o);
+  static Prepared prepare(Options& o) { return Map::prepare(o); }
 
   PM_FN bool over() const { return over_; }
 
@@ -169,16 +163,6 @@ class GeneralsBoard : public GeneralsFacts {
       land_[s] = 1;
     }
   }
-  PM_FN void lay_out_numbered(const Options& o, std::uint32_t number) {
-    if (o.prepared != nullptr) {
-      lay_out(o, static_cast<const Map*>(o.prepared)[number]);
-    } else {
-      Map map;
-      map.draw_numbered(o, number);
-      lay_out(o, map);
-    }
-  }
-
   PM_FN void observe_numbers(const Options& o, int seat, std::uint8_t* out) const {
     Writer write(out);
     write.u16(tick_);
@@ -580,24 +564,6 @@ PM_APART PM_FN int GeneralsBoard<kSide, kPlayers>::any_action(const Options& o, 
   this->legal(o, legal);
   return random_action(legal, random);
 #endif
-}
-
-template <int kSide, int kPlayers>
-Prepared GeneralsBoard<kSide, kPlayers>::prepare(Options& o) {
-  if (o.maps == 0) return {};
-  static std::mutex mutex;
-  static std::map<std::vector<int>, std::weak_ptr<std::vector<Map>>> known;
-  std::vector<int> key;
-  for (const auto& option : kOptions) key.push_back(o.*(option.member));
-  const std::lock_guard lock(mutex);
-  std::shared_ptr<std::vector<Map>> maps = known[key].lock();
-  if (maps == nullptr) {
-    maps = std::make_shared<std::vector<Map>>(static_cast<std::size_t>(o.maps));
-    for (std::size_t i = 0; i < maps->size(); ++i) (*maps)[i].draw_numbered(o, static_cast<std::uint32_t>(i));
-    known[key] = maps;
-  }
-  o.prepared = maps->data();
-  return {maps, maps->size() * sizeof(Map)};
 }
 
 // The game by its name: a board no larger than the options ask for.

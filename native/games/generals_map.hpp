@@ -2,6 +2,11 @@
 // no one starts with much less room, or much further from a city, than another.
 #pragma once
 
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
 #include "generals_facts.hpp"
 
 namespace playmill {
@@ -16,15 +21,20 @@ struct GeneralsMap {
   std::uint16_t general[kPlayers] = {};
   std::uint16_t city_army[kSquares / 5 + 1] = {};  // in the order of their squares
 
-  PM_FN void draw(const Options& o, std::uint64_t seed);
-
-  // A map of the many that options.maps says.
-  PM_FN void draw_numbered(const Options& o, std::uint32_t number) {
-    constexpr std::uint64_t kNumbered = 0x6d617073;
-    draw(o, mix64(kNumbered, number));
+  // The map of the game of that seed: one of its own, or of options.maps the one with its number.
+  PM_FN void draw_game(const Options& o, std::uint64_t seed) {
+    draw(o, o.maps == 0 ? seed : numbered_seed(number(o, seed)));
+  }
+  PM_FN static std::uint32_t number(const Options& o, std::uint64_t seed) {
+    return Random(seed, 0).below(static_cast<std::uint32_t>(o.maps));
   }
 
+  // Makes the maps of options.maps, and has the options point at them; whoever plays keeps what is returned.
+  static Prepared prepare(Options& o);
+
  private:
+  PM_FN static std::uint64_t numbered_seed(std::uint64_t number) { return mix64(0x6d617073, number); }
+  PM_FN void draw(const Options& o, std::uint64_t seed);
   PM_FN Plane ground(const Options& o) const;
   PM_FN static int any_of(const Plane& plane, Random& random);
   PM_FN void draw_terrain(const Options& o, Random& random);
@@ -155,6 +165,24 @@ PM_FN void GeneralsMap<kSide, kPlayers>::place_cities(const Options& o, Random& 
     const auto more = random.below(static_cast<std::uint32_t>(o.city_army_spread + 1));
     city_army[i] = static_cast<std::uint16_t>(o.city_army + static_cast<int>(more));
   }
+}
+
+template <int kSide, int kPlayers>
+Prepared GeneralsMap<kSide, kPlayers>::prepare(Options& o) {
+  if (o.maps == 0) return {};
+  static std::mutex mutex;
+  static std::map<std::vector<int>, std::weak_ptr<std::vector<GeneralsMap>>> known;
+  std::vector<int> key;
+  for (const auto& option : GeneralsFacts::kOptions) key.push_back(o.*(option.member));
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<std::vector<GeneralsMap>> maps = known[key].lock();
+  if (maps == nullptr) {
+    maps = std::make_shared<std::vector<GeneralsMap>>(static_cast<std::size_t>(o.maps));
+    for (std::size_t i = 0; i < maps->size(); ++i) (*maps)[i].draw(o, numbered_seed(i));
+    known[key] = maps;
+  }
+  o.prepared = maps->data();
+  return {maps, maps->size() * sizeof(GeneralsMap)};
 }
 
 }  // namespace playmill

@@ -7,9 +7,7 @@ import pytest
 import torch
 
 from playmill.algorithms import PPO
-from playmill.games import PlaymillError
 from playmill.policies import Network, Policy
-from playmill.pools.cuda import CudaPool
 from playmill.training.config import Opponents, Train
 from playmill.training.cuda.lane import CudaLane
 from playmill.training.cuda.layers import TorchLayers, captured, make_layers
@@ -137,16 +135,7 @@ def test_the_same_rows_give_the_same_bits(network):
         assert torch.equal(setup.gradients, before[1])
 
 
-@pytest.fixture
-def generals_on_card():
-    try:
-        CudaPool("generals", 1)
-    except PlaymillError as error:
-        pytest.skip(str(error))
-
-
 @every_body
-@pytest.mark.usefixtures("generals_on_card")
 def test_a_board_is_learnt_under_a_graph_and_resumed(network):
     config = Train(
         game="generals",
