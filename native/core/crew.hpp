@@ -10,7 +10,15 @@ namespace playmill {
 struct Crew {
 #ifdef PM_WARP
   static constexpr int kHands = 32;
-  PM_FN static int hand() { return static_cast<int>(threadIdx.x % kHands); }
+  PM_FN static int hand() {
+#ifdef __CUDA_ARCH__
+    int lane;  // asked for each time: as a number that is kept it would go to memory again and again
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+#else
+    return static_cast<int>(threadIdx.x % kHands);
+#endif
+  }
   // Waits for all hands; what each has written, all see.
   PM_FN static void join() { __syncwarp(); }
   PM_FN static int sum(int mine) { return __reduce_add_sync(~0u, mine); }

@@ -118,68 +118,113 @@ __device__ inline void keep_numbers(const std::uint16_t* now, const std::uint64_
   Crew::join();
 }
 
-// Rows begin at any byte: squares are written in pairs of bytes where that is allowed.
-__device__ inline std::uint8_t* write_view(const View& view, int squares, int words, std::uint8_t* out) {
-  const int bytes = (squares + 7) / 8;
-  const bool paired = (reinterpret_cast<std::uintptr_t>(out) | static_cast<unsigned>(bytes)) % 2 == 0;
-  const auto put = [paired](std::uint8_t* to, int left, std::uint32_t two) {
-    if (paired) {
-      *reinterpret_cast<std::uint16_t*>(to) = static_cast<std::uint16_t>(two);
-    } else {
-      to[0] = static_cast<std::uint8_t>(two);
-      if (left > 1) to[1] = static_cast<std::uint8_t>(two >> 8);
-    }
-  };
-  // A hand has sixteen squares of every plane.
-  Crew::share((bytes + 1) / 2, [&](int i) {
+// Whether bit 7 of the bytes of x (numbers 0 to 3) and y (4 to 7) that `which` names is set: as whole bytes.
+__device__ inline std::uint32_t top_bits(std::uint32_t x, std::uint32_t y, std::uint32_t which) {
+#ifdef __CUDA_ARCH__
+  std::uint32_t out;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(x), "r"(y), "r"(which | 0x8888u));
+  return out;
+#else
+  std::uint32_t out = 0;
+  for (int k = 0; k < 4; ++k) {
+    const unsigned byte = which >> 4 * k & 7;
+    if ((byte < 4 ? x : y) >> (8 * (byte & 3) + 7) & 1) out |= 0xffu << 8 * k;
+  }
+  return out;
+#endif
+}
+
+struct alignas(16) Sixteen {
+  std::uint32_t word[4];
+};
+
+// Numbers 16 i to 16 i + 15 of those `from` has, where `which` has their bits, over what `to` holds.
+__device__ inline void merge_numbers(const std::uint16_t* from, int i, std::uint32_t which, Sixteen (&to)[2]) {
+  const Sixteen numbers[2] = {reinterpret_cast<const Sixteen*>(from)[2 * i],
+                              reinterpret_cast<const Sixteen*>(from)[2 * i + 1]};
+  // Bits of the lower eight in byte 0, of the upper eight in byte 1.
+  PM_UNROLL
+  for (int k = 0; k < 8; ++k)
+    to[k / 4].word[k % 4] |= numbers[k / 4].word[k % 4] &
+                             top_bits(which << (7 - 2 * (k % 4)), which << (6 - 2 * (k % 4)), k < 4 ? 0x4400 : 0x5511);
+}
+
+// Squares 16 i to 16 i + 15, where sixteen numbers and sixteen ages lie on whole lines of 16 bytes.
+__device__ inline void write_sixteen(const View& view, int i, std::uint32_t seen, std::uint32_t dim,
+                                     std::uint8_t* numbers, std::uint8_t* ages) {
+  Sixteen found[2] = {}, old;
+  PM_UNROLL
+  for (int k = 0; k < 4; ++k) old.word[k] = as_bytes(~(seen | dim) >> 4 * k) * 255u;
+  merge_numbers(view.now, i, seen, found);
+  if (dim != 0) {
+    merge_numbers(view.last, i, dim, found);
+    const Sixteen age = reinterpret_cast<const Sixteen*>(view.age)[i];
+    PM_UNROLL
+    for (int k = 0; k < 4; ++k) old.word[k] |= age.word[k] & as_bytes(dim >> 4 * k) * 255u;
+  }
+  reinterpret_cast<Sixteen*>(numbers)[2 * i] = found[0];
+  reinterpret_cast<Sixteen*>(numbers)[2 * i + 1] = found[1];
+  reinterpret_cast<Sixteen*>(ages)[i] = old;
+}
+
+// Two squares, or the last: numbers and ages at any byte.
+__device__ inline void write_two(const View& view, int i, int squares, std::uint8_t* numbers, std::uint8_t* ages) {
+  PM_UNROLL
+  for (int k = 2 * i; k < 2 * i + 2; ++k) {
+    if (k >= squares) return;
+    const bool seen = bit_of(view.sight, k), dim = !seen && bit_of(view.explored, k);
+    const unsigned number = seen ? view.now[k] : dim ? view.last[k] : 0;
+    numbers[2 * k] = static_cast<std::uint8_t>(number);
+    numbers[2 * k + 1] = static_cast<std::uint8_t>(number >> 8);
+    ages[k] = static_cast<std::uint8_t>(seen ? 0 : dim ? view.age[k] : 255);
+  }
+}
+
+// A hand has sixteen squares of every plane. Where the row has them on whole lines, their numbers and ages too.
+__device__ inline std::uint8_t* write_view(const View& view, int squares, int, std::uint8_t* out) {
+  const int bytes = (squares + 7) / 8, planes = (6 + view.planes) * bytes;
+  std::uint8_t *numbers = out + planes, *ages = numbers + 2 * squares;
+  const auto at_even = [](const void* p, unsigned by) { return reinterpret_cast<std::uintptr_t>(p) % by == 0; };
+  const bool paired = at_even(out, 2) && bytes % 2 == 0, lined = at_even(numbers, 16) && squares % 16 == 0;
+  const auto write_planes = [&](int i, auto put) {
     const auto at = [i](const std::uint64_t* plane) -> std::uint32_t {
       return reinterpret_cast<const std::uint16_t*>(plane)[i];
     };
     std::uint8_t* to = out + 2 * i;
     const auto next = [&](std::uint32_t sixteen) {
-      put(to, bytes - 2 * i, sixteen);
+      put(to, sixteen);
       to += bytes;
     };
-    const std::uint32_t explored = at(view.explored), closed = at(view.closed);
-    next(at(view.sight));
+    const std::uint32_t sight = at(view.sight), explored = at(view.explored), closed = at(view.closed);
+    next(sight);
     next(explored);
     next(at(view.own));
+    PM_UNROLL
     for (int k = 0; k < view.planes; ++k) next(at(view.last_planes[k]));
     std::uint32_t marks = 0;
+    PM_UNROLL
     for (int k = 0; k < view.marks; ++k)
       if (view.mark[k] >> 4 == i) marks |= 1u << (view.mark[k] & 15);
     next(marks);
     next(closed & explored);
     next(view.built != nullptr ? (closed | at(view.built)) & ~explored : 0);
-  });
-  out += (6 + view.planes) * bytes;
-  std::uint8_t* ages = out + 2 * squares;
-  const int w = Crew::hand();
-  const bool faded = __any_sync(~0u, (word_of(view.explored, w, 2 * words) & ~word_of(view.sight, w, 2 * words)) != 0);
-  // Two squares at a time.
-  Crew::share((squares + 1) / 2, [&](int i) {
-    const auto bits = [i](const std::uint64_t* plane) -> std::uint32_t {
-      return reinterpret_cast<const std::uint32_t*>(plane)[i >> 4] >> 2 * (i & 15) & 3u;
-    };
-    const auto wide = [](std::uint32_t two) { return (two & 1) * 0xffffu | (two >> 1) * 0xffff0000u; };
-    const auto bytes_of = [](std::uint32_t two) { return (two & 1) * 0xffu | (two >> 1) * 0xff00u; };
-    const std::uint32_t seen = bits(view.sight), dim = faded ? bits(view.explored) & ~seen : 0;
-    std::uint32_t numbers = reinterpret_cast<const std::uint32_t*>(view.now)[i] & wide(seen);
-    std::uint32_t old = bytes_of(~(seen | dim) & 3u);
-    if (dim != 0) {
-      numbers |= reinterpret_cast<const std::uint32_t*>(view.last)[i] & wide(dim);
-      old |= reinterpret_cast<const std::uint16_t*>(view.age)[i] & bytes_of(dim);
-    }
-    const int left = squares - 2 * i;
-    put(out + 4 * i, 2, numbers);
-    if (left > 1) put(out + 4 * i + 2, 2, numbers >> 16);
-    if (paired && left > 1) {
-      put(ages + 2 * i, left, old);
-    } else {
-      ages[2 * i] = static_cast<std::uint8_t>(old);
-      if (left > 1) ages[2 * i + 1] = static_cast<std::uint8_t>(old >> 8);
-    }
-  });
+    if (lined) write_sixteen(view, i, sight, explored & ~sight, numbers, ages);
+  };
+  if (paired) {
+    Crew::share((bytes + 1) / 2, [&](int i) {
+      write_planes(i, [](std::uint8_t* to, std::uint32_t sixteen) {
+        *reinterpret_cast<std::uint16_t*>(to) = static_cast<std::uint16_t>(sixteen);
+      });
+    });
+  } else {
+    Crew::share((bytes + 1) / 2, [&](int i) {
+      write_planes(i, [&](std::uint8_t* to, std::uint32_t sixteen) {
+        to[0] = static_cast<std::uint8_t>(sixteen);
+        if (bytes - 2 * i > 1) to[1] = static_cast<std::uint8_t>(sixteen >> 8);
+      });
+    });
+  }
+  if (!lined) Crew::share((squares + 1) / 2, [&](int i) { write_two(view, i, squares, numbers, ages); });
   return ages + squares;
 }
 #else

@@ -156,10 +156,12 @@ Prepared prepare(typename G::Options& options) {
 }
 
 // A game that a crew of hands plays together on the card (crew.hpp). It draws bot 0's action itself, and says what
-// need not be written back: as long as ticks() is the same, nothing in its first quiet_bytes() has changed.
+// need not be written back: as long as ticks() is the same, nothing in its first quiet_bytes() has changed. No row of
+// its observations is longer than kRowBytes.
 template <class G>
 concept Crewed = requires(const G& seen, const typename G::Options& options, Random& random) {
   requires G::kCrewed;
+  requires G::kRowBytes > 0;
   { seen.any_action(options, random) } -> std::same_as<int>;
   { seen.ticks() } -> std::same_as<int>;
   { seen.quiet_bytes() } -> std::same_as<std::size_t>;

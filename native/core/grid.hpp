@@ -92,7 +92,7 @@ struct Recruits {
   int owners = 0, marks = 0;
   const std::uint64_t* own[kMostPlanes];
   const std::uint64_t* built;
-  int mark[kMostPlanes];   // squares that count as built too
+  int mark[kMostPlanes];   // squares that count as built too, or -1
   int most_free = 0;       // nobody's grow to that number, of those built
   int grown[kMostPlanes];  // how many, by owner: the answer
 };
@@ -157,6 +157,7 @@ __device__ inline std::uint32_t widened_word(const std::uint64_t* in, int width,
 __device__ inline void grow_squares(std::uint16_t* army, int, int words, Recruits& g) {
   const int w = Crew::hand(), n = 2 * words;
   std::uint32_t built = word_of(g.built, w, n), free = built;
+  PM_UNROLL
   for (int k = 0; k < g.marks; ++k)
     if (g.mark[k] >> 5 == w) built |= 1u << (g.mark[k] & 31);
   const auto grow = [&](std::uint32_t plane, int most) {
@@ -169,6 +170,7 @@ __device__ inline void grow_squares(std::uint16_t* army, int, int words, Recruit
     }
     return grown;
   };
+  PM_UNROLL
   for (int k = 0; k < g.owners; ++k) {
     const std::uint32_t own = word_of(g.own[k], w, n);
     const std::uint32_t which = g.which == Recruits::kAll ? ~0u : g.which == Recruits::kBuilt ? built : ~built;
@@ -185,14 +187,16 @@ struct Ways {
 
   __device__ Ways(const std::uint16_t* army, const std::uint64_t* own, const std::uint64_t* closed, int width,
                   const Edges& edges, int squares) {
-    const int w = Crew::hand(), n = (squares + 31) / 32;
+    const int w = Crew::hand(), n = (squares + 31) / 32, whole = squares / 32;
     std::uint32_t able = 0;
-    PM_ROLLED
-    for (int g = 0; g < n; ++g) {
-      const int i = 32 * g + w;
-      const std::uint32_t some = __ballot_sync(~0u, i < squares && army[i] > 1);
-      if (g == w) able = some;
-    }
+    const std::uint16_t* mine = army + w;
+    const auto look = [&](int g, bool some) {
+      const std::uint32_t all = __ballot_sync(~0u, some);
+      if (g == w) able = all;
+    };
+    PM_BY_FOUR
+    for (int g = 0; g < whole; ++g) look(g, mine[32 * g] > 1);
+    if (whole < n) look(whole, 32 * whole + w < squares && mine[32 * whole] > 1);
     able &= word_of(own, w, n);
     const std::uint32_t here = word_of(closed, w, n), below = word_of(closed, w - 1, n),
                         above = word_of(closed, w + 1, n);
@@ -206,38 +210,49 @@ struct Ways {
   // Moves from these squares: each way with all of the army, and with half of it.
   __device__ int count() const { return 2 * (__popc(to[0]) + __popc(to[1]) + __popc(to[2]) + __popc(to[3])); }
 
-  // The n-th of them: eight for each square, ways with all first.
-  __device__ int nth(int n) const {
-    std::uint32_t left[4] = {to[0], to[1], to[2], to[3]};
-    int square = 32 * Crew::hand();
-    PM_ROLLED
-    for (int half = 16; half > 0; half /= 2) {
-      const std::uint32_t low = (1u << half) - 1;
-      int here = 0;
-      PM_UNROLL
-      for (int d = 0; d < 4; ++d) here += 2 * __popc(left[d] & low);
-      if (n < here) continue;
-      n -= here;
-      square += half;
-      PM_UNROLL
-      for (int d = 0; d < 4; ++d) left[d] >>= half;
+  // The n-th move of hand `who`: eight for each square, ways with all first. Each hand looks at one of its squares.
+  __device__ int nth(int who, int n) const {
+    const int square = Crew::hand();
+    int before = 0, here = 0;
+    std::uint32_t ways = 0;
+    PM_UNROLL
+    for (int d = 0; d < 4; ++d) {
+      const std::uint32_t all = __shfl_sync(~0u, to[d], who), mine = all >> square & 1;
+      before += 2 * __popc(all & ((1u << square) - 1));
+      here += static_cast<int>(mine);
+      ways |= mine << d;
     }
-    const std::uint32_t ways = (left[0] & 1) | (left[1] & 1) << 1 | (left[2] & 1) << 2 | (left[3] & 1) << 3;
-    return 8 * square + nth_bit(ways * 17 | 256, n);
+    const int left = n - before;
+    const bool found = left >= 0 && left < 2 * here;
+    int move = 8 * (32 * who + square);
+    if (found) {
+      const bool half = left >= here;
+      for (int k = half ? left - here : left; k > 0; --k) ways &= ways - 1;
+      move += __ffs(static_cast<int>(ways)) - 1 + 4 * half;
+    }
+    return __shfl_sync(~0u, move, __ffs(static_cast<int>(__ballot_sync(~0u, found))) - 1);
   }
 };
 
+// A hand writes sixteen squares; `out` begins with a word of eight bytes.
 __device__ inline void move_bytes(const std::uint16_t* army, const std::uint64_t* own, const std::uint64_t* closed,
                                   int width, const Edges& edges, int squares, int, std::uint8_t* out) {
   const Ways ways(army, own, closed, width, edges, squares);
-  const int quads = (squares + 3) / 4;
   PM_ROLLED
-  for (int first = 0; first < quads; first += Crew::kHands) {
-    const int q = first + Crew::hand();
-    std::uint32_t bytes = 0;
+  for (int first = 0; first < squares; first += 16 * Crew::kHands) {
+    const int i = first / 16 + Crew::hand();
+    std::uint32_t bytes[4] = {};
     PM_UNROLL
-    for (int d = 0; d < 4; ++d) bytes |= as_bytes(__shfl_sync(~0u, ways.to[d], q >> 3) >> 4 * (q & 7)) << d;
-    if (q < quads) reinterpret_cast<std::uint32_t*>(out)[q] = bytes * 17u;
+    for (int d = 0; d < 4; ++d) {
+      const std::uint32_t mine = __shfl_sync(~0u, ways.to[d], i >> 1) >> 16 * (i & 1);
+      PM_UNROLL
+      for (int k = 0; k < 4; ++k) bytes[k] |= as_bytes(mine >> 4 * k) << d;
+    }
+    PM_UNROLL
+    for (int k = 0; k < 4; k += 2)
+      if (16 * i + 4 * k < squares)
+        reinterpret_cast<std::uint64_t*>(out)[2 * i + k / 2] =
+            static_cast<std::uint64_t>(bytes[k + 1] * 17u) << 32 | bytes[k] * 17u;
   }
   Crew::join();
 }

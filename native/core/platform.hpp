@@ -14,12 +14,17 @@
 #define PM_UNROLL _Pragma("unroll")
 // Of loops over kWords words: long sets as loops, or compiling takes minutes.
 #define PM_UNROLL_WORDS _Pragma("unroll (kWords <= 8 ? kWords : 1)")
+// Of loops over players: where they are two, what is kept for each stays in registers.
+#define PM_UNROLL_PLAYERS _Pragma("unroll (kPlayers == 2 ? 2 : 1)")
 #define PM_ROLLED _Pragma("unroll 1")
+#define PM_BY_FOUR _Pragma("unroll 4")
 #define PM_APART __noinline__
 #else
 #define PM_FN inline
 #define PM_UNROLL
 #define PM_UNROLL_WORDS
+#define PM_UNROLL_PLAYERS
 #define PM_ROLLED
+#define PM_BY_FOUR
 #define PM_APART
 #endif

@@ -61,34 +61,73 @@ __device__ inline int first_legal(const std::uint8_t* legal, int actions) {
   return action;
 }
 
-// A game in shared memory, and the reports of its step.
+// This thread and block. Registers are few, and what is kept too long goes to memory: this is asked for each time.
+__device__ inline unsigned thread_again() {
+  unsigned thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
+__device__ inline unsigned block_again() {
+  unsigned block;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+  return block;
+}
+
+// A game in shared memory, the reports of its step, and the next row.
 template <Game G>
 struct alignas(16) Place {
   Slot<G> slot;
   Report report, later;
+  std::uint8_t drivers[kMaxSeats];
+  alignas(16) std::uint8_t row[G::kRowBytes + sizeof(std::uint32_t)];
 
   __device__ static Place& mine() {
     extern __shared__ __align__(16) std::uint8_t places[];
-    return reinterpret_cast<Place*>(places)[threadIdx.x / kWarp];
+    return reinterpret_cast<Place*>(places)[thread_again() / kWarp];
   }
-  __device__ void load(const Slot<G>& from) {
-    copy(&from, &slot, 0);
+  // A game and who drives its seats.
+  __device__ void load(const Slot<G>& from, const std::uint8_t* driven_by, int seats) {
+    const auto to = static_cast<unsigned>(__cvta_generic_to_shared(&slot));
+    share_lines([&](int i) {
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + 16 * i),
+                   "l"(reinterpret_cast<const uint4*>(&from) + i));
+    });
+    if (Crew::hand() < seats) drivers[Crew::hand()] = driven_by[Crew::hand()];
+    asm volatile("cp.async.wait_all;" ::: "memory");
     Crew::join();
   }
+  // Without the first `unchanged` bytes.
   __device__ void store(Slot<G>& to, std::size_t unchanged = 0) const {
     Crew::join();
-    copy(&slot, &to, unchanged);
+    const auto copy = [&](int i) { reinterpret_cast<uint4*>(&to)[i] = reinterpret_cast<const uint4*>(&slot)[i]; };
+    if (unchanged == 0) {
+      share_lines(copy);
+    } else {
+      for (int i = static_cast<int>(unchanged / sizeof(uint4)) + Crew::hand(); i < kLines; i += kWarp) copy(i);
+    }
+  }
+  // The first bytes of the row to any address: whole words of the card's memory, and what lies before and behind.
+  __device__ void send_row(std::uint8_t* to, int bytes) const {
+    Crew::join();
+    const int hand = Crew::hand(), lead = static_cast<int>(-reinterpret_cast<std::uintptr_t>(to) & 3);
+    const int words = (bytes - lead) / 4, done = lead + 4 * words;
+    const auto* from = reinterpret_cast<const std::uint32_t*>(row);
+#pragma unroll 4
+    for (int i = hand; i < words; i += kWarp)
+      reinterpret_cast<std::uint32_t*>(to + lead)[i] = __funnelshift_r(from[i], from[i + 1], 8 * lead);
+    if (hand < lead) to[hand] = row[hand];
+    if (hand < bytes - done) to[done + hand] = row[done + hand];
   }
 
  private:
-  using Wide = std::conditional_t<sizeof(Slot<G>) % 16 == 0, uint4, std::uint64_t>;
+  static_assert(sizeof(Slot<G>) % sizeof(uint4) == 0);
+  static constexpr int kLines = sizeof(Slot<G>) / sizeof(uint4);
 
-  // What comes behind the first `kept` bytes.
-  __device__ static void copy(const void* from, void* to, std::size_t kept) {
-    constexpr int kCount = static_cast<int>(sizeof(Slot<G>) / sizeof(Wide));
-#pragma unroll 4
-    for (int i = static_cast<int>(kept / sizeof(Wide)) + Crew::hand(); i < kCount; i += kWarp)
-      static_cast<Wide*>(to)[i] = static_cast<const Wide*>(from)[i];
+  template <class Work>
+  __device__ static void share_lines(Work&& work) {
+#pragma unroll 8
+    for (int k = 0; k < (kLines + kWarp - 1) / kWarp; ++k)
+      if (const int i = k * kWarp + Crew::hand(); i < kLines) work(i);
   }
 };
 
@@ -112,7 +151,70 @@ constexpr int blocks_wanted() {
 // The row of the step that this warp plays.
 template <Game G>
 __device__ std::size_t warp_row() {
-  return static_cast<std::size_t>(blockIdx.x) * games_a_block<G>() + threadIdx.x / kWarp;
+  return static_cast<std::size_t>(block_again()) * games_a_block<G>() + thread_again() / kWarp;
+}
+
+// New games and bots' turns, which are seldom: a call of its own, so that whoever goes without keeps everything in
+// registers.
+template <Game G>
+__device__ __noinline__ bool settle_apart(const Tables<G>& tables, std::size_t row, Place<G>& place, Tally* tally) {
+  return tables.settle(row, place.slot, place.drivers, tally, place.report, place.later);
+}
+
+// The action that this warp's turn is answered with.
+template <Game G>
+__device__ int find_action(const Tables<G>& tables, const Step<G>& step, Answer answer) {
+  const std::size_t at = warp_row<G>();
+  if (answer == Answer::kGiven) return step.given[at];
+  if (answer == Answer::kRandom) return tables.scripted(Place<G>::mine().slot, 0);
+  const std::uint8_t* legal = step.draw.legal + at * static_cast<std::size_t>(step.legal_bytes);
+  const float* heads = step.draw.heads + at * static_cast<std::size_t>(step.draw.stride);
+  const Drawn drawn = draw_together(heads, legal, step.actions, step.draw.greedy, step.unit(step.first + at));
+  const int action = drawn.action < 0 ? first_legal(legal, step.actions) : drawn.action;  // logits that are no numbers
+  if (Crew::hand() == 0) {
+    step.draw.action[at] = action;
+    step.draw.log_probability[at] = drawn.log_probability;
+    if (step.draw.value != nullptr) step.draw.value[at] = heads[step.actions];
+  }
+  return action;
+}
+
+template <Game G>
+__device__ void answer_turn(const Tables<G>& tables, const Step<G>& step, int action) {
+  Place<G>& place = Place<G>::mine();
+  const int ticks = place.slot.game.ticks();
+  Crew::alone([&] { place.report = tables.make_report(place.slot, place.drivers, step.tally()); });
+  tables.apply(place.slot, action, place.report);
+  Place<G>& played = Place<G>::mine();
+  const G& game = played.slot.game;
+  bool over = false;
+  if (game.over() || played.drivers[game.seat()] >= kFirstBot)
+    over = settle_apart(tables, step.first + warp_row<G>(), played, step.tally());
+  const std::size_t at = warp_row<G>();
+  Crew::share(tables.seats, [&](int s) {
+    step.outcome.rewards[at * static_cast<std::size_t>(tables.seats) + static_cast<std::size_t>(s)] =
+        played.report.reward[s];
+  });
+  if (Crew::hand() == 0) step.outcome.over[at] = static_cast<std::uint8_t>(over);
+  const bool quiet = !over && game.ticks() == ticks;
+  played.store(step.slots[step.first + at], quiet ? game.quiet_bytes() : 0);
+}
+
+template <Game G>
+__device__ void tell_turn(const Tables<G>& tables, const Step<G>& step) {
+  const std::size_t at = warp_row<G>();
+  const G& game = Place<G>::mine().slot.game;
+  game.legal_row(tables.options, step.next.legal + at * static_cast<std::size_t>(step.legal_bytes));
+  Place<G>& place = Place<G>::mine();
+  const int seat = place.slot.game.seat();
+  place.slot.game.observe(tables.options, seat, place.row);
+  const std::size_t row = warp_row<G>();
+  Place<G>::mine().send_row(step.next.observation + row * static_cast<std::size_t>(step.row_bytes), step.row_bytes);
+  if (Crew::hand() == 0) {
+    step.next.seat[row] = static_cast<std::uint8_t>(seat);
+    step.next.role[row] = static_cast<std::uint8_t>(Place<G>::mine().slot.game.role());
+    step.next.driver[row] = Place<G>::mine().drivers[seat];
+  }
 }
 
 // One kernel whatever the answer: the rules are compiled once for each, and are long.
@@ -121,49 +223,9 @@ __global__ void __launch_bounds__(games_a_block<G>() * kWarp, blocks_wanted<G>()
     advance_boards(const __grid_constant__ Tables<G> tables, const __grid_constant__ Step<G> step, Answer answer) {
   const std::size_t at = warp_row<G>(), row = step.first + at;
   if (at >= step.count) return;
-  Place<G>& place = Place<G>::mine();
-  Slot<G>& slot = place.slot;
-  place.load(step.slots[row]);
-  const std::uint8_t* mine = step.drivers_of(row, tables.seats);
-
-  if (answer != Answer::kNone) {
-    int action = -1;
-    if (answer == Answer::kGiven) action = step.given[at];
-    if (answer == Answer::kDrawn) {
-      const std::uint8_t* legal = step.draw.legal + at * static_cast<std::size_t>(step.legal_bytes);
-      const float* heads = step.draw.heads + at * static_cast<std::size_t>(step.draw.stride);
-      const Drawn drawn = draw_together(heads, legal, step.actions, step.draw.greedy, step.unit(row));
-      action = drawn.action < 0 ? first_legal(legal, step.actions) : drawn.action;  // logits that are no numbers
-      if (Crew::hand() == 0) {
-        step.draw.action[at] = action;
-        step.draw.log_probability[at] = drawn.log_probability;
-        if (step.draw.value != nullptr) step.draw.value[at] = heads[step.actions];
-      }
-    }
-    if (answer == Answer::kRandom) action = tables.scripted(slot, 0);
-    Tally* tally = step.tally();
-    const int ticks = slot.game.ticks();
-    Crew::alone([&] { place.report = tables.make_report(slot, mine, tally); });
-    tables.apply(slot, action, place.report);
-    const bool over = tables.settle(row, slot, mine, tally, place.report, place.later);
-    Crew::share(tables.seats, [&](int s) {
-      step.outcome.rewards[at * static_cast<std::size_t>(tables.seats) + static_cast<std::size_t>(s)] =
-          place.report.reward[s];
-    });
-    if (Crew::hand() == 0) step.outcome.over[at] = static_cast<std::uint8_t>(over);
-    const bool quiet = !over && slot.game.ticks() == ticks;
-    place.store(step.slots[row], quiet ? slot.game.quiet_bytes() : 0);
-  }
-  if (step.next.observation != nullptr) {
-    const int seat = slot.game.seat();
-    slot.game.legal_row(tables.options, step.next.legal + at * static_cast<std::size_t>(step.legal_bytes));
-    slot.game.observe(tables.options, seat, step.next.observation + at * static_cast<std::size_t>(step.row_bytes));
-    if (Crew::hand() == 0) {
-      step.next.seat[at] = static_cast<std::uint8_t>(seat);
-      step.next.role[at] = static_cast<std::uint8_t>(slot.game.role());
-      step.next.driver[at] = mine[seat];
-    }
-  }
+  Place<G>::mine().load(step.slots[row], step.drivers_of(row, tables.seats), tables.seats);
+  if (answer != Answer::kNone) answer_turn(tables, step, find_action(tables, step, answer));
+  if (step.next.observation != nullptr) tell_turn(tables, step);
 }
 
 template <Game G>
@@ -173,8 +235,8 @@ __global__ void __launch_bounds__(games_a_block<G>() * kWarp, blocks_wanted<G>()
   const std::size_t row = warp_row<G>();
   if (row >= step.count) return;
   Place<G>& place = Place<G>::mine();
-  place.load(step.slots[row]);
   const std::uint8_t* mine = step.drivers_of(row, tables.seats);
+  place.load(step.slots[row], mine, tables.seats);
   if (open) {
     tables.open(row, place.slot, seeds != nullptr ? seeds[row] : tables.episode_seed(row, 0), phases, mine,
                 step.tally());
@@ -195,7 +257,7 @@ __global__ void __launch_bounds__(games_a_block<G>() * kWarp, blocks_wanted<G>()
     return;
   }
   Place<G>& place = Place<G>::mine();
-  place.load(slots[row]);
+  place.load(slots[row], nullptr, 0);
   const int action = tables.scripted(place.slot, kinds[row]);
   if (Crew::hand() == 0) actions[row] = action;
 }

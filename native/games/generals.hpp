@@ -16,6 +16,7 @@ class GeneralsBoard : public GeneralsFacts {
   static constexpr int kMostArmy = 65535;
   using Legal = BitSet<kActions>;
   static constexpr bool kCrewed = true;
+  static constexpr int kRowBytes = (6 + kPlayers) * ((kSquares + 7) / 8) + 3 * kSquares + 6 + 4 * kPlayers;
   using Map = GeneralsMap<kSide, kPlayers>;
   using Plane = typename Map::Plane;
 
@@ -233,7 +234,7 @@ class GeneralsBoard : public GeneralsFacts {
 
   // ---- A tick ----
 
-  PM_APART PM_FN void play_tick(const Options& o, Report& report) {
+  PM_FN void play_tick(const Options& o, Report& report) {
     keep_under_attack(o);
     Crew::alone([&] {
       play_answers(o, report);
@@ -252,26 +253,25 @@ class GeneralsBoard : public GeneralsFacts {
   }
 
   // One hand's, as everything down to growth.
-  PM_APART PM_FN void play_answers(const Options& o, Report& report) {
+  PM_FN void play_answers(const Options& o, Report& report) {
     Move moves[kPlayers];
-    int count = 0;
+    PM_UNROLL_PLAYERS
     for (int s = 0; s < players(o); ++s) {
-      if (!lives(s) || answer_[s] == pass(o)) continue;
-      if (answer_[s] > pass(o)) {
-        found_city(o, s, answer_[s] - pass(o) - 1);
-        continue;
-      }
-      Move& move = moves[count++];
-      move.seat = s;
-      move.from = answer_[s] / 8;
-      move.to = beyond(o, move.from, answer_[s] % 4);
-      move.half = answer_[s] % 8 >= 4;
+      const int answer = lives(s) ? answer_[s] : pass(o);
+      moves[s] = Move{kNobody, kNobody, kNobody, false, 0};
+      if (answer > pass(o)) found_city(o, s, answer - pass(o) - 1);
+      if (answer < pass(o)) moves[s] = Move{s, answer / 8, beyond(o, answer / 8, answer % 4), answer % 8 >= 4, 0};
     }
-    for (int i = 0; i < count; ++i) {
-      const int army = army_[moves[i].from];
-      moves[i].marching = moves[i].half ? army / 2 : army - 1;
+    PM_UNROLL_PLAYERS
+    for (int s = 0; s < players(o); ++s) {
+      if (moves[s].seat == kNobody) continue;
+      const int army = army_[moves[s].from];
+      moves[s].marching = moves[s].half ? army / 2 : army - 1;
     }
-    make_moves(o, moves, count, report);
+    put_in_order(o, moves);
+    PM_UNROLL_PLAYERS
+    for (int i = 0; i < players(o); ++i)
+      if (moves[i].seat != kNobody) make_move(o, moves[i], report);
   }
 
   // Whoever may lose squares keeps the armies in sight of them: what goes out of sight in this tick was seen before it.
@@ -285,17 +285,17 @@ class GeneralsBoard : public GeneralsFacts {
     }
   }
 
-  PM_FN void make_moves(const Options& o, Move* moves, int count, Report& report) {
-    if (o.order == kPriority) {
-      make_by_priority(o, moves, count, report);
-      return;
-    }
-    if (o.order == kSmaller) {  // stable: the lower seat of equals goes first
+  // Whoever has no move may be anywhere among them.
+  PM_FN void put_in_order(const Options& o, Move (&moves)[kPlayers]) const {
+    const int count = players(o);
+    if (o.order == kPriority) order_by_priority(o, moves);
+    if (o.order == kSmaller)  // stable: the lower seat of equals goes first
       for (int i = 1; i < count; ++i)
         for (int k = i; k > 0 && moves[k].marching < moves[k - 1].marching; --k) swap(moves[k], moves[k - 1]);
+    if (reversed(o)) {
+      PM_UNROLL_PLAYERS
+      for (int i = 0; i < count / 2; ++i) swap(moves[i], moves[count - 1 - i]);
     }
-    const bool backwards = reversed(o);
-    for (int i = 0; i < count; ++i) make_move(o, moves[backwards ? count - 1 - i : i], report);
   }
 
   PM_FN static void swap(Move& a, Move& b) {
@@ -305,13 +305,15 @@ class GeneralsBoard : public GeneralsFacts {
   }
 
   // Everything is judged by the board before the first move.
-  PM_FN void make_by_priority(const Options& o, Move* moves, int count, Report& report) {
+  PM_FN void order_by_priority(const Options& o, Move (&moves)[kPlayers]) const {
+    const int count = players(o);
     int rank[kPlayers] = {};
     for (int i = 0; i < count; ++i) {
       const Move& move = moves[i];
+      if (move.seat == kNobody) continue;
       int kind = 1;
       if (owner_[move.seat].has(move.to)) kind = 0;
-      for (int s = 0; kind == 1 && s < players(o); ++s)
+      for (int s = 0; kind == 1 && s < count; ++s)
         if (s != move.seat && lives(s) && general_[s] == move.to) kind = 2;
       rank[i] = kind * (kMostArmy + 1) + kMostArmy - army_[move.from];
     }
@@ -322,24 +324,22 @@ class GeneralsBoard : public GeneralsFacts {
         rank[k] = rank[k - 1];
         rank[k - 1] = kept;
       }
-    for (unsigned left = (1u << count) - 1; left != 0;) {
-      int next = lowest_bit(left);
-      for (unsigned rest = left; rest != 0; rest &= rest - 1)
-        if (const int i = lowest_bit(rest); !held_up(moves, count, left, i)) {
-          next = i;
-          break;
-        }
-      left &= ~(1u << next);
-      make_move(o, moves[next], report);
+    // Of those left always the first that no other holds up, or the first.
+    for (int done = 0; done < count; ++done) {
+      int next = done;
+      for (int i = count - 1; i >= done; --i)
+        if (!held_up(moves, done, count, i)) next = i;
+      for (int i = count - 1; i > done; --i)
+        if (i <= next) swap(moves[i], moves[i - 1]);
     }
   }
 
   // Whether another remaining move goes to the square this one leaves, other than to change places.
-  PM_FN static bool held_up(const Move* moves, int count, unsigned left, int mine) {
-    for (int i = 0; i < count; ++i)
-      if (i != mine && (left >> i & 1) && moves[i].to == moves[mine].from && moves[i].from != moves[mine].to)
-        return true;
-    return false;
+  PM_FN static bool held_up(const Move (&moves)[kPlayers], int done, int count, int mine) {
+    bool held = false;
+    for (int i = done; i < count; ++i)
+      held |= i != mine && moves[i].to == moves[mine].from && moves[i].from != moves[mine].to;
+    return held;
   }
 
   PM_FN void make_move(const Options& o, const Move& move, Report& report) {
@@ -405,7 +405,7 @@ class GeneralsBoard : public GeneralsFacts {
     recruits.built = city_.word;
     for (int s = 0; s < players(o); ++s) {
       recruits.own[recruits.owners++] = owner_[s].word;
-      if (lives(s)) recruits.mark[recruits.marks++] = general_[s];
+      recruits.mark[recruits.marks++] = lives(s) ? general_[s] : kNobody;
     }
     const auto grow_now = [&](Recruits::Which which, int most_free) {
       recruits.which = which;
@@ -531,7 +531,7 @@ class GeneralsBoard : public GeneralsFacts {
 namespace playmill {
 
 template <int kSide, int kPlayers>
-PM_APART PM_FN int GeneralsBoard<kSide, kPlayers>::any_action(const Options& o, Random& random) const {
+PM_FN int GeneralsBoard<kSide, kPlayers>::any_action(const Options& o, Random& random) const {
 #ifdef PM_WARP
   const Ways ways(army_, owner_[seat_].word, mountain_.word, o.width, o.edges, squares(o));
   int upto = ways.count();  // with those of the hands before
@@ -558,7 +558,7 @@ PM_APART PM_FN int GeneralsBoard<kSide, kPlayers>::any_action(const Options& o, 
       return found;
     });
   const int who = __ffs(static_cast<int>(__ballot_sync(~0u, upto > wanted))) - 1;
-  return __shfl_sync(~0u, ways.nth(wanted - (upto - mine)), who);
+  return ways.nth(who, wanted - __shfl_sync(~0u, upto - mine, who));
 #else
   Legal legal;
   this->legal(o, legal);
