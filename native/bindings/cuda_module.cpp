@@ -32,6 +32,13 @@ Precision precision_named(const std::string& name) {
   throw nb::value_error(("no precision is called " + name).c_str());
 }
 
+Advantages advantages_named(const std::string& name) {
+  if (name == "raw") return Advantages::kRaw;
+  if (name == "normalised") return Advantages::kNormalised;
+  if (name == "taught") return Advantages::kTaught;
+  throw nb::value_error(("no kind of advantages is called " + name).c_str());
+}
+
 // What the driver says, without ever raising.
 nb::dict device_status() {
   nb::dict out;
@@ -89,6 +96,9 @@ class PoolHandle {
   void bot_actions(Address kinds, Address actions, Address stream) {
     nb::gil_scoped_release release;
     pool_->bot_actions(at<std::uint8_t>(kinds), at<std::int32_t>(actions), stream_at(stream));
+  }
+  void script(std::size_t first, std::size_t count, Address kinds, Address actions, Address stream) {
+    pool_->script(first, count, at<std::uint8_t>(kinds), at<std::int32_t>(actions), stream_at(stream));
   }
 
   void step(std::size_t first, std::size_t count, Address heads, int stride, Address legal, std::uint64_t seed,
@@ -322,7 +332,7 @@ void bind_learning(nb::module_& m) {
       "loss",
       [](Address control, int rows, int whole, int actions, int stride, int legal_bytes, Address index, Address heads,
          Address magnet, Address sums, Address legal, Address action, Address log_probability, Address advantage,
-         Address value, float clip, float value_weight, float magnet_weight, bool normalise,
+         Address value, float clip, float value_weight, float magnet_weight, const std::string& advantages,
          const std::string& precision, Address gradient, Address terms, Address stream) {
         LossInput in;
         in.rows = rows;
@@ -342,13 +352,13 @@ void bind_learning(nb::module_& m) {
         in.clip = clip;
         in.value_weight = value_weight;
         in.magnet_weight = magnet_weight;
-        in.normalise = normalise;
+        in.advantages = advantages_named(advantages);
         ppo_loss_on_card(at<Control>(control), in, precision_named(precision), at(gradient), at<double>(terms),
                          stream_at(stream));
       },
       "control"_a, "rows"_a, "whole"_a, "actions"_a, "stride"_a, "legal_bytes"_a, "index"_a, "heads"_a, "magnet"_a,
       "sums"_a, "legal"_a, "action"_a, "log_probability"_a, "advantage"_a, "value"_a, "clip"_a, "value_weight"_a,
-      "magnet_weight"_a, "normalise"_a, "precision"_a, "gradient"_a, "terms"_a, "stream"_a);
+      "magnet_weight"_a, "advantages"_a, "precision"_a, "gradient"_a, "terms"_a, "stream"_a);
   m.def("adam_blocks", &adam_blocks);
   m.def(
       "adam_step",
@@ -418,6 +428,7 @@ NB_MODULE(_cuda, m) {
       .def("turns", &PoolHandle::turns, "observation"_a, "legal"_a, "seat"_a, "role"_a, "driver"_a, "stream"_a)
       .def("act", &PoolHandle::act, "actions"_a, "rewards"_a, "over"_a, "stream"_a)
       .def("bot_actions", &PoolHandle::bot_actions, "kinds"_a, "actions"_a, "stream"_a)
+      .def("script", &PoolHandle::script, "first"_a, "count"_a, "kinds"_a, "actions"_a, "stream"_a)
       .def("step", &PoolHandle::step, "first"_a, "count"_a, "heads"_a, "stride"_a, "legal"_a, "seed"_a, "first_draw"_a,
            "draw"_a, "greedy"_a, "action"_a, "log_probability"_a, "value"_a, "rewards"_a, "over"_a, "next"_a,
            "stream"_a)

@@ -84,6 +84,10 @@ void pick_rows(const Control* control, const std::int32_t* list, const float* ad
                double* sums, cudaStream_t stream);
 int pick_blocks(int rows);
 
+// What the policy's part of the loss takes for advantages: the column as it is, the minibatch's brought to mean 0 and
+// deviation 1, or 1 for every row, whose action is then a teacher's. The value learns from the column in any case.
+enum class Advantages { kRaw, kNormalised, kTaught };
+
 struct LossInput {
   int rows = 0, whole = 0;  // of a minibatch of `whole` rows
   int actions = 0, stride = 0, legal_bytes = 0;
@@ -97,7 +101,7 @@ struct LossInput {
   const float* advantage = nullptr;
   const float* value = nullptr;
   float clip = 0, value_weight = 0, magnet_weight = 0;
-  bool normalise = true;
+  Advantages advantages = Advantages::kNormalised;
 };
 
 // gradient[rows, stride] of the mean loss times the control's scale; part sums of the terms in

@@ -107,7 +107,8 @@ __device__ float2 normaliser(const LossInput& in, int live) {
   __shared__ float2 found;
   double sum = 0, square = 0;
   const int parts = (in.whole + kThreads - 1) / kThreads;
-  for (int i = static_cast<int>(threadIdx.x); in.normalise && i < parts; i += kThreads) {
+  const bool normalise = in.advantages == Advantages::kNormalised;
+  for (int i = static_cast<int>(threadIdx.x); normalise && i < parts; i += kThreads) {
     sum += in.sums[2 * i];
     square += in.sums[2 * i + 1];
   }
@@ -117,8 +118,8 @@ __device__ float2 normaliser(const LossInput& in, int live) {
     const double count = live > 0 ? live : 1;
     const double mean = sum / count;
     const auto variance = static_cast<float>(square / count - mean * mean);
-    found = in.normalise ? make_float2(static_cast<float>(mean), 1.0f / (sqrtf(fmaxf(variance, 0.0f)) + 1e-8f))
-                         : make_float2(0.0f, 1.0f);
+    found = normalise ? make_float2(static_cast<float>(mean), 1.0f / (sqrtf(fmaxf(variance, 0.0f)) + 1e-8f))
+                      : make_float2(0.0f, 1.0f);
   }
   __syncthreads();
   return found;
@@ -130,7 +131,7 @@ struct Objective {
   bool held;  // the clipped side is the smaller: no gradient
 
   __device__ Objective(const LossInput& in, float2 normal, float gained, float chosen, float said)
-      : advantage((gained - normal.x) * normal.y),
+      : advantage(in.advantages == Advantages::kTaught ? 1.0f : (gained - normal.x) * normal.y),
         log_ratio(chosen - said),
         ratio(expf(log_ratio)),
         clipped(fminf(fmaxf(ratio, 1.0f - in.clip), 1.0f + in.clip)),

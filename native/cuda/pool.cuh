@@ -81,6 +81,12 @@ class CudaPool final : public AnyCudaPool {
     throw std::invalid_argument("row " + std::to_string(row) + ": there is no bot number " + std::to_string(kind));
   }
 
+  void script(std::size_t first, std::size_t count, const std::uint8_t* kinds, std::int32_t* actions,
+              cudaStream_t stream) override {
+    Playing<G>::script(tables_, slots() + first, count, kinds, actions, bad_.as<unsigned long long>(), stream);
+    check(cudaGetLastError(), "asking bots");
+  }
+
   void step(std::size_t first, std::size_t count, const DrawRows& draw, const OutcomeRows& outcome,
             const TurnRows& next, cudaStream_t stream) override {
     advance<Answer::kDrawn>(first, count, nullptr, draw, outcome, next, stream);

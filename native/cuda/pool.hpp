@@ -53,6 +53,10 @@ class AnyCudaPool {
   // Answers all turns. Waits: an illegal action is an exception, and no game is changed.
   virtual void act(const std::int32_t* actions, const OutcomeRows& outcome, cudaStream_t stream) = 0;
   virtual void bot_actions(const std::uint8_t* kinds, std::int32_t* actions, cudaStream_t stream) = 0;
+  // The same for games `first` to `first` + `count`, without waiting: the kinds are those of bots there are. Rows
+  // count from `first`.
+  virtual void script(std::size_t first, std::size_t count, const std::uint8_t* kinds, std::int32_t* actions,
+                      cudaStream_t stream) = 0;
 
   // For games `first` to `first` + `count`: draws the actions, applies them, and writes the turns
   // that wait then. Rows count from `first`.

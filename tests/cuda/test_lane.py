@@ -13,7 +13,7 @@ from playmill.algorithms import PPO, rows_by_advantage
 from playmill.games import PlaymillError
 from playmill.league.exploitability import InformationStates
 from playmill.policies import Network
-from playmill.training.config import Opponents, Train
+from playmill.training.config import Opponents, Teacher, Train
 from playmill.training.cuda.lane import CudaLane
 from playmill.training.judge import exact_exploitability
 from playmill.training.learner import kept_of_average
@@ -146,6 +146,28 @@ VARIANTS = {
     "one-minibatch": settings(games=64, steps=4, ppo={"minibatch": 10**6}),
     "two-streams": settings(games=5000, steps=4, ppo={"minibatch": 4096}),
     "opponents": settings(opponents=Opponents(past=0.4, bots=0.3, keep=2), games=512),
+    "teacher": settings(game="leduc", teacher=Teacher("tight", 3 * 256 * 16)),
+    "teacher-torch": settings(TORCH, "float32", game="liars_dice", teacher=Teacher("honest", 3 * 256 * 16)),
+    "teacher-two-streams": settings(
+        game="leduc", games=5000, steps=8, ppo={"minibatch": 4096}, teacher=Teacher("tight", 3 * 40_000)
+    ),
+    "teacher-top-advantages": settings(
+        game="leduc", ppo={"top_advantages": 0.25, "accumulate": 2}, teacher=Teacher("tight", 3 * 256 * 16)
+    ),
+    "teacher-opponents": settings(
+        game="skull_king",
+        games=512,
+        opponents=Opponents(past=0.4, bots=0.3, keep=2),
+        teacher=Teacher("greedy", 3 * 512 * 16),
+    ),
+    "teacher-board": settings(
+        Network((16,), body="unet", channels=8, halvings=1),
+        game="generals",
+        options={"width": "6", "height": "6", "max_ticks": "40"},
+        games=128,
+        ppo={"symmetries": True},
+        teacher=Teacher("expander", 3 * 128 * 16),
+    ),
 }
 
 

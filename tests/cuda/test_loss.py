@@ -74,11 +74,12 @@ class Case:
         self.log_probability = logs.cuda()
         self.acted = torch.from_numpy(self.action).cuda()
 
-    def on_card(self, cfg, precision="float32", magnet=True, parts=1):
+    def on_card(self, cfg, precision="float32", magnet=True, parts=1, taught=False):
         """Gradient [whole, stride] and terms, part after part."""
         gradient = torch.full((self.whole, self.stride), 5.0, dtype=TYPES[precision], device="cuda")
         size = self.whole // parts
         blocks = self.native.loss_blocks(size)
+        advantages = "taught" if taught else "normalised" if cfg.normalise else "raw"
         terms = torch.full((parts, blocks, 6), 5.0, dtype=torch.float64, device="cuda")
         for part in range(parts):
             mine = slice(part * size, (part + 1) * size)
@@ -101,7 +102,7 @@ class Case:
                 cfg.clip,
                 cfg.value_weight,
                 cfg.kl_weight,
-                cfg.normalise,
+                advantages,
                 precision,
                 gradient[mine].data_ptr(),
                 terms[part].data_ptr(),
@@ -110,7 +111,7 @@ class Case:
         torch.cuda.synchronize()
         return gradient.cpu(), terms.cpu().sum((0, 1))
 
-    def plain(self, cfg, magnet=True):
+    def plain(self, cfg, magnet=True, taught=False):
         """The same by ppo_loss and autograd."""
         used = self.rows >= 0
         rows = self.rows[used]
@@ -119,6 +120,8 @@ class Case:
         value = heads[:, self.actions].clone().requires_grad_()
         raw = self.advantage.cpu()[rows]
         advantage = (raw - raw.mean()) / (raw.std(correction=0) + 1e-8) if cfg.normalise else raw
+        if taught:
+            advantage = torch.ones_like(raw)
         batch = Batch(
             observation=torch.zeros(len(rows), 1, dtype=torch.uint8),
             legal=self.legal.cpu()[rows],
@@ -160,6 +163,22 @@ def test_every_setting_of_the_loss_is_heeded(settings):
     cfg = PPO(**settings)
     case = Case(45, seed=1)
     close(case.on_card(cfg), case.plain(cfg))
+
+
+@pytest.mark.parametrize("actions", [2, 33, 111, 1024, 3201])
+@pytest.mark.parametrize("magnet", [False, True])
+@pytest.mark.parametrize("clip", [0.2, 1.0])
+def test_a_lesson_has_advantage_one_and_the_values_of_the_real_returns(actions, magnet, clip):
+    cfg = PPO(clip=clip, value_weight=0.7, kl_weight=0.3)
+    case = Case(actions, seed=2)
+    found = case.on_card(cfg, magnet=magnet, taught=True)
+    close(found, case.plain(cfg, magnet, taught=True))
+    assert not torch.allclose(found[0], case.plain(cfg, magnet)[0], rtol=1e-2, atol=1e-6)
+
+
+def test_there_are_three_kinds_of_advantages():
+    with pytest.raises(ValueError, match="no kind of advantages is called thought"):
+        need_cuda().loss(*[0] * 15, 0.2, 0.5, 0.0, "thought", "float32", 0, 0, 0)
 
 
 @pytest.mark.parametrize(("whole", "live"), [(400, 400), (400, 1), (600, 257), (9, 8)])

@@ -196,6 +196,23 @@ def test_draws_are_named_by_seed_number_and_game():
 
 
 @every_card_case
+def test_bots_asked_part_by_part_answer_as_on_the_cpu_and_change_nothing(game, options):
+    both = Stepped(game, 700, options)
+    kinds = DeviceArray((700,), "uint8")
+    for step in range(40):
+        kind = step % len(both.spec.bots)
+        kinds.fill(np.full(700, kind, np.uint8))
+        before = both.card.snapshot()
+        for first, count in both.parts():
+            both.card.native.script(first, count, address(kinds, first), address(both.action, first), 0)
+        both.compare_turns()
+        np.testing.assert_array_equal(np.asarray(both.action), both.cpu.bot_actions(both.spec.bots[kind]))
+        assert both.card.snapshot() == before
+        both.random()
+        both.compare_outcome(both.cpu.bot_actions("random"))
+
+
+@every_card_case
 def test_random_steps_are_the_random_bots(game, options):
     both = Stepped(game, 700, options)
     for _ in range(80):

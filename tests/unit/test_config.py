@@ -14,6 +14,7 @@ from playmill.training.config import (
     Checkpoints,
     Evaluation,
     Opponents,
+    Teacher,
     Train,
     from_dict,
     load_recipe,
@@ -31,6 +32,7 @@ UNUSUAL = Train(
     network=Network(hidden=(12, 34, 56), separate=False, activation="tanh"),
     ppo=PPO(lr=0.5, regulariser="magnet", lr_schedule="cosine"),
     opponents=Opponents(past=0.25, bots=0.5, bot_names=("hard", "easy")),
+    teacher=Teacher("hard", 700),
     evaluation=Evaluation(against=("greedy",), sample=True),
     checkpoints=Checkpoints(every_updates=3),
 )

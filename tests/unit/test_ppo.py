@@ -320,7 +320,7 @@ def test_the_order_of_rows_is_named_by_seed_update_and_epoch():
 
     def order(number, epoch, seed=7):
         learner.seed = seed
-        return torch.cat([rows for rows, _ in learner._minibatches(returns, number, epoch)])
+        return torch.cat([rows for rows, _ in learner._minibatches(returns, number, epoch, learner.cfg)])
 
     usable = returns.usable.flatten().nonzero().squeeze(1)
     assert torch.equal(order(0, 0), order(0, 0))
@@ -331,7 +331,7 @@ def test_the_order_of_rows_is_named_by_seed_update_and_epoch():
 
 def test_normalised_advantages_have_mean_zero_and_deviation_one():
     learner, _, returns = learner_of()
-    for _, advantage in learner._minibatches(returns, 0, 0):
+    for _, advantage in learner._minibatches(returns, 0, 0, learner.cfg):
         assert float(advantage.mean()) == pytest.approx(0.0, abs=1e-5)
         assert float(advantage.std(correction=0)) == pytest.approx(1.0, abs=1e-4)
 
@@ -356,7 +356,7 @@ def test_the_gradient_is_clipped():
 def test_a_step_that_is_not_finite_is_left_out_and_counted():
     learner, rollout, returns = learner_of(epochs=1)
     before = fingerprint(learner.state())
-    steps = len(list(learner._minibatches(returns, 0, 0)))
+    steps = len(list(learner._minibatches(returns, 0, 0, learner.cfg)))
     poisoned = Returns(torch.full_like(returns.advantage, torch.nan), returns.target, returns.usable)
     losses = learner.update(rollout, poisoned, 0, 0.0)
     assert learner.skipped == steps > 1
@@ -367,7 +367,7 @@ def test_a_step_that_is_not_finite_is_left_out_and_counted():
 
 def test_one_bad_row_costs_one_step_of_the_pass():
     learner, rollout, returns = learner_of(epochs=1)
-    steps = len(list(learner._minibatches(returns, 0, 0)))
+    steps = len(list(learner._minibatches(returns, 0, 0, learner.cfg)))
     target = returns.target.clone()
     row = returns.usable.flatten().nonzero()[0]
     target.view(-1)[row] = torch.inf

@@ -17,6 +17,7 @@ from playmill.policies import Policy
 from playmill.pools import FIRST_BOT, NativePool, Outcome, Turns
 from playmill.training.config import Opponents
 from playmill.training.shards import Shards
+from playmill.training.teacher import write_answers
 
 
 class Stopwatch:
@@ -66,14 +67,21 @@ class Collector:
         self.symmetries = symmetries
 
     def collect(
-        self, policy: Policy, past: Sequence[Policy], number: int, watch: Stopwatch, bfloat16: bool = False
+        self,
+        policy: Policy,
+        past: Sequence[Policy],
+        number: int,
+        watch: Stopwatch,
+        bfloat16: bool = False,
+        teacher: str = "",
     ) -> Rollout:
-        """Fills the rollout number `number`, every shard its own games."""
-        watch.add(self.shards.map(lambda shard: self._play(shard, policy, past, number, bfloat16)))
+        """Fills the rollout number `number`, every shard its own games; in a lesson with the answers of the
+        bot `teacher`."""
+        watch.add(self.shards.map(lambda shard: self._play(shard, policy, past, number, bfloat16, teacher)))
         return self.rollout
 
     def _play(
-        self, shard: int, policy: Policy, past: Sequence[Policy], number: int, bfloat16: bool
+        self, shard: int, policy: Policy, past: Sequence[Policy], number: int, bfloat16: bool, teacher: str
     ) -> Stopwatch:
         rollout, pool, part, seed = self.rollout, self.pools[shard], self.parts[shard], self.seeds[shard]
         watch = Stopwatch()
@@ -84,6 +92,7 @@ class Collector:
                 asked = (rows.observation, rows.legal, rows.seat, rows.role, rows.driver)
                 turns = Turns(*(column.numpy() for column in asked))
                 pool.turns(turns)
+                answers = torch.from_numpy(pool.bot_actions(teacher)) if teacher else None
                 watch.lap("engine")
                 first = policy.first(rows.observation)
                 watch.lap("expansion")
@@ -98,6 +107,9 @@ class Collector:
                 watch.lap("network")
                 pool.act(action, Outcome(rows.rewards.numpy(), rows.over.numpy()))
                 watch.lap("engine")
+                if answers is not None:
+                    write_answers(rows, logits, answers)
+                    watch.lap("network")
         return watch
 
     def set_drivers(self, drivers: npt.NDArray[np.uint8]) -> None:

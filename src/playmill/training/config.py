@@ -45,6 +45,25 @@ class Opponents:
 
 
 @dataclass(frozen=True)
+class Teacher:
+    """Lessons before the learning from results: what a scripted bot would do, learnt from the policy's own
+    positions."""
+
+    bot: str = ""
+    """Which bot teaches; none: no lessons."""
+    turns: int = 0
+    """Turns of the run that are lessons, the first ones."""
+
+    def __post_init__(self) -> None:
+        _check(self.turns >= 0, f"teacher.turns must not be negative, got {self.turns}")
+        _check(
+            not self.bot or self.turns > 0,
+            f"teacher.bot {self.bot} needs teacher.turns: how many turns of the run are lessons",
+        )
+        _check(not self.turns or bool(self.bot), "teacher.turns needs teacher.bot: which bot teaches")
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """How strength is measured along the way: duplicate deals, rotated seats."""
 
@@ -127,6 +146,7 @@ class Train:
     network: Network = field(default_factory=Network)
     ppo: PPO = field(default_factory=PPO)
     opponents: Opponents = field(default_factory=Opponents)
+    teacher: Teacher = field(default_factory=Teacher)
     evaluation: Evaluation = field(default_factory=Evaluation)
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     plateau: Plateau = field(default_factory=Plateau)
@@ -143,6 +163,12 @@ class Train:
         spec = self.spec
         for name in (*self.opponents.bot_names, *self.evaluation.against):
             spec.bot(name)
+        if self.teacher.bot:
+            spec.bot(self.teacher.bot)
+        _check(
+            not self.turns or self.teacher.turns <= self.turns,
+            f"teacher.turns ({self.teacher.turns}) must not be over the run's turns ({self.turns})",
+        )
         self.network.check(spec)
         _check(
             not self.ppo.symmetries or self.network.body != "layers",
@@ -152,6 +178,11 @@ class Train:
     @property
     def spec(self) -> GameSpec:
         return registry.spec(self.game, self.options)
+
+    @property
+    def lessons(self) -> int:
+        """Updates of the run that begin within the teacher's turns."""
+        return -(-self.teacher.turns // (self.games * self.steps))
 
     @property
     def bots(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from playmill.training.config import Train
 from playmill.training.learner import Learner
 from playmill.training.precision import faster_in_bfloat16
 from playmill.training.shards import Shards
+from playmill.training.teacher import teacher_likelihood
 from playmill.training.utilisation import Utilisation
 
 
@@ -114,13 +115,17 @@ class CpuLane:
 
     def update(self, number: int, progress: float) -> Done:
         learner, ppo, watch = self.learner, self.config.ppo, self.watch
+        taught = number < self.config.lessons
+        teacher = self.config.teacher.bot if taught else ""
         watch.seconds.clear()
         watch.lap(None)
         started = time.perf_counter()
-        rollout = self.collector.collect(learner.policy, self.past, number, watch, learner.bfloat16)
+        rollout = self.collector.collect(learner.policy, self.past, number, watch, learner.bfloat16, teacher)
         returns = seat_returns(rollout, ppo.gamma, ppo.lam, self.collector.kernels)
         watch.lap("returns")
-        losses = learner.update(rollout, returns, number, progress)
+        losses = learner.update(rollout, returns, number, progress, taught)
+        if taught:
+            losses["teacher_likelihood"] = float(teacher_likelihood(rollout))
         watch.lap("update")
         return Done(
             number=number,

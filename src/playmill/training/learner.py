@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from collections.abc import Iterator
 
@@ -15,6 +16,7 @@ from playmill.algorithms import PPO, Batch, Loss, Returns, fused_ppo_loss, rows_
 from playmill.experience import Rollout
 from playmill.policies import Policy, PolicyOutput
 from playmill.training.shards import Shards
+from playmill.training.teacher import lesson
 
 LOSS_TERMS = ("policy", "value", "entropy", "kl", "magnet", "clip_share")
 
@@ -62,18 +64,25 @@ class Learner:
         """What the learning has come to: the average where there is one."""
         return self.policy if self.average is None else self.average
 
-    def update(self, rollout: Rollout, returns: Returns, number: int, progress: float) -> dict[str, float]:
-        """One update on a rollout: `epochs` passes. Returns the mean loss terms."""
-        lr, entropy_weight = scheduled(self.cfg, progress)
+    def update(
+        self, rollout: Rollout, returns: Returns, number: int, progress: float, taught: bool = False
+    ) -> dict[str, float]:
+        """One update on a rollout: `epochs` passes. Returns the mean loss terms. `taught`: its actions are
+        a teacher's, all of them good."""
+        cfg = lesson(self.cfg) if taught else self.cfg
+        if taught:
+            returns = dataclasses.replace(returns, advantage=torch.ones_like(returns.advantage))
+        lr, entropy_weight = scheduled(cfg, progress)
+        cfg = dataclasses.replace(cfg, entropy=entropy_weight)
         for group in self.optimiser.param_groups:
             group["lr"] = lr
         before = self.state()
         sums = torch.zeros(len(LOSS_TERMS))
         steps = passes = 0
-        for epoch in range(self.cfg.epochs):
+        for epoch in range(cfg.epochs):
             kl_before, steps_before = float(sums[3]), steps
-            for rows, advantage in self._minibatches(returns, number, epoch):
-                terms = self._step(rollout, returns, rows, advantage, entropy_weight)
+            for rows, advantage in self._minibatches(returns, number, epoch, cfg):
+                terms = self._step(rollout, returns, rows, advantage, cfg)
                 if terms is None:
                     self.skipped += 1
                     continue
@@ -81,7 +90,7 @@ class Learner:
                 steps += 1
             passes += 1
             kl = (float(sums[3]) - kl_before) / max(steps - steps_before, 1)
-            if self.cfg.target_kl and kl > self.cfg.target_kl:
+            if cfg.target_kl and kl > cfg.target_kl:
                 break
         if not all(bool(p.isfinite().all()) for p in self.policy.parameters()):
             self.load_state(before)
@@ -126,42 +135,36 @@ class Learner:
             for name, parameter in self.magnet.named_parameters() if self.magnet is not None else ():
                 parameter.copy_(state[f"magnet/{name}"])
 
-    def _minibatches(self, returns: Returns, number: int, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def _minibatches(
+        self, returns: Returns, number: int, epoch: int, cfg: PPO
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         """Row numbers and advantages of each minibatch."""
-        rows = self._rows(returns)
+        rows = _rows(returns, cfg)
         # The order of the rows is a function of seed, update and epoch: nothing to save, nothing to lose.
         named = np.random.SeedSequence((self.seed, number, epoch)).generate_state(1)
         generator = torch.Generator().manual_seed(int(named[0]))
         rows = rows[torch.randperm(len(rows), generator=generator)]
-        count = max(1, round(len(rows) / self.cfg.minibatch))
+        count = max(1, round(len(rows) / cfg.minibatch))
         for part in rows.tensor_split(count):
             if len(part) == 0:
                 continue
             advantage = returns.advantage.flatten()[part]
-            if self.cfg.normalise:
+            if cfg.normalise:
                 advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
             yield part, advantage
 
-    def _rows(self, returns: Returns) -> Tensor:
-        """The rows to learn from, ascending."""
-        if self.cfg.top_advantages == 1.0:
-            return returns.usable.flatten().nonzero().squeeze(1)
-        order, kept = rows_by_advantage(
-            returns.advantage, returns.usable, self.cfg.top_advantages, self.cfg.normalise
-        )
-        return order[: int(kept)].sort().values
-
     def _step(
-        self, rollout: Rollout, returns: Returns, rows: Tensor, advantage: Tensor, entropy_weight: float
+        self, rollout: Rollout, returns: Returns, rows: Tensor, advantage: Tensor, cfg: PPO
     ) -> Tensor | None:
-        """One gradient step; None if it was left out because it was not finite."""
+        """One gradient step; None if it was left out because it was not finite. `cfg.entropy` is the weight
+        at this moment."""
         slices = self.shards.slices(len(rows))
 
         def share(shard: int) -> tuple[list[Tensor], Tensor] | None:
             mine = slices[shard]
             if mine.start == mine.stop:
                 return None
-            return self._gradient(rollout, returns, rows[mine], advantage[mine], entropy_weight, len(rows))
+            return self._gradient(rollout, returns, rows[mine], advantage[mine], cfg, len(rows))
 
         found = [part for part in self.shards.map(share) if part is not None]
         terms = torch.stack([part[1] for part in found]).sum(0)
@@ -171,7 +174,7 @@ class Learner:
                 gradient.add_(part[0][i])
             # Convolutions give theirs with channels last; the fused optimiser reads arrays from end to end.
             parameter.grad = gradient.contiguous()
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.cfg.max_grad_norm)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, cfg.max_grad_norm)
         if not (bool(norm.isfinite()) and bool(terms.isfinite().all())):
             return None
         self.optimiser.step()
@@ -183,13 +186,13 @@ class Learner:
         returns: Returns,
         rows: Tensor,
         advantage: Tensor,
-        entropy_weight: float,
+        cfg: PPO,
         whole: int,
     ) -> tuple[list[Tensor], Tensor]:
         """What some rows of a minibatch of `whole` add to its gradient and its terms."""
         sums: list[Tensor] = []
         terms = torch.zeros(len(LOSS_TERMS))
-        parts = min(self.cfg.accumulate, len(rows))
+        parts = min(cfg.accumulate, len(rows))
         for index, gained in zip(rows.tensor_split(parts), advantage.tensor_split(parts), strict=True):
             batch = Batch(
                 observation=rollout.flat(rollout.observation)[index],
@@ -201,19 +204,19 @@ class Learner:
                 view=self._views(rollout, index),
             )
             share = len(index) / whole
-            loss = self._loss(batch, entropy_weight)
+            loss = self._loss(batch, cfg)
             gradients = torch.autograd.grad(loss.total * share, self.parameters)
             sums = list(gradients) if not sums else [a.add_(b) for a, b in zip(sums, gradients, strict=True)]
             terms += share * torch.stack([getattr(loss, term) for term in LOSS_TERMS])
         return sums, terms
 
-    def _loss(self, batch: Batch, entropy_weight: float) -> Loss:
+    def _loss(self, batch: Batch, cfg: PPO) -> Loss:
         magnet_logits: Tensor | None = None
         if self.magnet is not None:
             with torch.no_grad():
                 magnet_logits = self.forward(self.magnet, batch).logits
         out = self.forward(self.policy, batch)
-        return fused_ppo_loss(batch, out, self.cfg, entropy_weight, magnet_logits, self.kernels)
+        return fused_ppo_loss(batch, out, cfg, cfg.entropy, magnet_logits, self.kernels)
 
     def _views(self, rollout: Rollout, rows: Tensor) -> Tensor | None:
         if not self.cfg.symmetries:
@@ -233,3 +236,11 @@ class Learner:
                     mine.lerp_(newest, 1.0 - self.cfg.average_decay)
                 elif (number + 1) % self.cfg.magnet_every == 0:
                     mine.copy_(newest)
+
+
+def _rows(returns: Returns, cfg: PPO) -> Tensor:
+    """The rows to learn from, ascending."""
+    if cfg.top_advantages == 1.0:
+        return returns.usable.flatten().nonzero().squeeze(1)
+    order, kept = rows_by_advantage(returns.advantage, returns.usable, cfg.top_advantages, cfg.normalise)
+    return order[: int(kept)].sort().values

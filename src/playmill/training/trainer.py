@@ -141,6 +141,14 @@ class Trainer:
             count = done.skipped - self._skipped
             self.listener.note(f"update {number}: {count} gradient steps were not finite and left out")
         self._skipped, self._restored = done.skipped, done.restored
+        if number == self.config.lessons:
+            turns, expected = (
+                number * self.config.games * self.config.steps,
+                done.losses["teacher_likelihood"],
+            )
+            self.listener.note(
+                f"lessons over at {turns:,} turns; likelihood of the teacher's answers {expected:.1%}"
+            )
         now = time.perf_counter()
         if now - self._told_at >= self.lane.tell_every_s:
             self._told_at = now

@@ -19,6 +19,7 @@ from playmill.pools.lanes import need_cuda
 from playmill.training.config import Opponents
 from playmill.training.cuda.control import Control
 from playmill.training.cuda.layers import Player, captured, make_layers, stream_now
+from playmill.training.teacher import teacher_likelihood, write_answers
 
 STREAMS = 2
 """Shares of the games that go round on their own: one's rules run beside the other's layers."""
@@ -50,12 +51,14 @@ class CudaCollector:
         ppo: PPO,
         past: list[Player],
         past_share: float,
+        teacher: str = "",
     ) -> None:
-        """On the current stream, as everything here from then on."""
+        """On the current stream, as everything here from then on. `teacher`: the bot of the lessons."""
         self.spec, self.steps, self.games, self.seed = spec, steps, games, seed
         self.player, self.control, self.ppo = player, control, ppo
         self.past = past
         self.past_rows = past_blocks(games, len(past), past_share)
+        self.teacher = teacher
         self.native = need_cuda()
         self.pool = CudaPool(spec, games, seed=seed, stream=stream_now())
         # One step more than the rollout has: the turns that wait at its end begin the next.
@@ -72,7 +75,10 @@ class CudaCollector:
         parts = STREAMS if games >= ALONE else 1
         edges = [games * i // parts // 16 * 16 if i < parts else games for i in range(parts + 1)]
         self.parts = [_Part(self, edges[i], edges[i + 1]) for i in range(parts)]
+        self.likelihood = torch.zeros((), dtype=torch.float64, device="cuda")
+        """Of the teacher's answers in the last lesson."""
         self._graph: torch.cuda.CUDAGraph | None = None
+        self._taught = False  # what the graph plays
         self.look()
 
     def look(self) -> None:
@@ -80,10 +86,10 @@ class CudaCollector:
         waiting = self.columns.at(self.steps, slice(None)).turns()
         self.pool.native.turns(*(column.data_ptr() for column in waiting), stream_now())
 
-    def collect(self) -> None:
-        """Puts one rollout on the stream; the first is captured on the way."""
-        if self._graph is None:
-            self._capture()
+    def collect(self, taught: bool = False) -> None:
+        """Puts one rollout on the stream, or a lesson; the first of each is captured on the way."""
+        if self._graph is None or taught != self._taught:
+            self._capture(taught)
         assert self._graph is not None
         self._graph.replay()
 
@@ -92,31 +98,33 @@ class CudaCollector:
         self.pool.set_drivers(drivers)
         self.look()
 
-    def _capture(self) -> None:
+    def _capture(self, taught: bool) -> None:
+        torch.cuda.synchronize()
+        self._graph, self._taught = None, taught  # lessons and what follows them are not held both
         # A trial run outside the graph loads every kernel and lets cuBLASLt choose; what it played is undone.
         before, control = self.pool.snapshot(), self.control.dump()
         waiting = [column[self.steps].clone() for column in self.columns.turns()]
-        self._play()
+        self._play(taught)
         torch.cuda.synchronize()
         self._graph = torch.cuda.CUDAGraph()
         with captured(self._graph):
-            self._play()
+            self._play(taught)
         self.pool.restore(before)
         self.control.load(control)
         for column, kept in zip(self.columns.turns(), waiting, strict=True):
             column[self.steps].copy_(kept)
         torch.cuda.synchronize()
 
-    def _play(self) -> None:
+    def _play(self, taught: bool) -> None:
         for column in self.columns.turns():
             column[0].copy_(column[self.steps])
         here = torch.cuda.current_stream()
         for part in self.parts[1:]:
             part.stream.wait_stream(here)
-        self.parts[0].play()
+        self.parts[0].play(taught)
         for part in self.parts[1:]:
             with torch.cuda.stream(part.stream):
-                part.play()
+                part.play(taught)
             here.wait_stream(part.stream)
         stream = stream_now()
         self.native.end_rollout(self.control.address, self.steps, stream)
@@ -146,7 +154,9 @@ class CudaCollector:
             len(self._room),
             stream,
         )
-        if self.ppo.top_advantages < 1.0:
+        if taught:
+            self.likelihood.copy_(teacher_likelihood(rollout))
+        elif self.ppo.top_advantages < 1.0:
             order, kept = rows_by_advantage(
                 out.advantage, out.usable, self.ppo.top_advantages, self.ppo.normalise
             )
@@ -167,8 +177,12 @@ class _Part:
         self.heads = torch.zeros(rows, self.layers.stride, device="cuda")
         self.numbers = torch.arange(begin, end, device="cuda")
         self.others = torch.zeros(rows if collector.past else 0, self.layers.stride, device="cuda")
+        asked = rows if collector.teacher else 0
+        kind = collector.spec.bot(collector.teacher) if collector.teacher else 0
+        self.kinds = torch.full((asked,), kind, dtype=torch.uint8, device="cuda")
+        self.answers = torch.zeros(asked, dtype=torch.int32, device="cuda")
 
-    def play(self) -> None:
+    def play(self, taught: bool) -> None:
         c, rows = self.collector, self.end - self.begin
         for step in range(c.steps):
             now = c.columns.at(step, slice(self.begin, self.end))
@@ -176,6 +190,9 @@ class _Part:
             view = c.player.policy.views.of(self.numbers, now.seat) if c.ppo.symmetries else None
             self.layers.forward(c.player, now.observation, None, rows, self.heads, view)
             self._answer_for_past(now, view)
+            if taught:
+                kinds, answers = self.kinds.data_ptr(), self.answers.data_ptr()
+                c.pool.native.script(self.begin, rows, kinds, answers, stream_now())
             c.pool.native.step(
                 self.begin,
                 rows,
@@ -194,6 +211,8 @@ class _Part:
                 [column.data_ptr() for column in then.turns()],
                 stream_now(),
             )
+            if taught:
+                write_answers(now, self.heads[:, : c.spec.actions], self.answers)
 
     def _answer_for_past(self, now: Rollout, view: Tensor | None) -> None:
         """Past policies answer in the block of games where they sit."""

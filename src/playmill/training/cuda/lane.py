@@ -36,6 +36,7 @@ class _Told:
     rates: tuple[float, float]
     control: Tensor
     tallies: Tensor
+    likelihood: Tensor
     begun: torch.cuda.Event
     played: torch.cuda.Event
     learnt: torch.cuda.Event
@@ -83,11 +84,11 @@ class CudaLane:
             ppo=ppo,
             past=self._past,
             past_share=config.opponents.past,
+            teacher=config.teacher.bot,
         )
         # Two sets, in turns: one is filled while the other is read.
-        self._pinned = [
-            (_pinned_like(self.control.tensor), _pinned_like(self.collector.tallies)) for _ in range(2)
-        ]
+        told = (self.control.tensor, self.collector.tallies, self.collector.likelihood)
+        self._pinned = [[_pinned_like(tensor) for tensor in told] for _ in range(2)]
         torch.cuda.synchronize()
 
     @property
@@ -165,20 +166,24 @@ class CudaLane:
     def _enqueue(self, number: int, progress: float) -> _Told:
         begun, played, learnt = (_event() for _ in range(3))
         collector, learner = self.collector, self.learner
+        taught = number < self.config.lessons
         begun.record(self.stream)
-        collector.collect()
+        collector.collect(taught)
         played.record(self.stream)
-        rates = learner.update(collector.rollout, collector.learnable, self._rows(number), number, progress)
-        control, tallies = self._pinned[number % 2]
+        rollout, learnable, usable = collector.rollout, collector.learnable, self._rows(number)
+        rates = learner.update(rollout, learnable, usable, number, progress, taught)
+        control, tallies, likelihood = self._pinned[number % 2]
         control.copy_(self.control.tensor, non_blocking=True)
         tallies.copy_(collector.tallies, non_blocking=True)
+        likelihood.copy_(collector.likelihood, non_blocking=True)
         learnt.record(self.stream)
-        return _Told(number, rates, control, tallies, begun, played, learnt)
+        return _Told(number, rates, control, tallies, likelihood, begun, played, learnt)
 
     def _rows(self, number: int) -> int:
         """About how many rows this update has to learn from: as many as the one two before it, whose count is
-        here for sure. Only the first is waited for."""
-        for known in [n for n in self._usable if n < number - 2]:
+        here for sure. The first is waited for, and the first after the lessons, which take all rows."""
+        lessons = self.config.lessons
+        for known in [n for n in self._usable if n < number - 2 or n < lessons <= number]:
             del self._usable[known]
         if not self._usable:
             self._usable[number] = int(self.control.parse(self.control.tensor.cpu())["usable"])
@@ -196,6 +201,8 @@ class CudaLane:
         }
         losses |= {"lr": told.rates[0], "entropy_weight": told.rates[1], "epochs": float(numbers["passes"])}
         losses["gradient_norm"] = float(numbers["gradient_norm"])
+        if told.number < self.config.lessons:
+            losses["teacher_likelihood"] = float(told.likelihood)
         phases = {
             "rollout": told.begun.elapsed_time(told.played) * 1e-3,
             "update": told.played.elapsed_time(told.learnt) * 1e-3,

@@ -15,6 +15,7 @@ from playmill.training.cuda.collector import Learnable
 from playmill.training.cuda.control import Control
 from playmill.training.cuda.layers import Layers, Player, captured, stream_now
 from playmill.training.learner import kept_of_average, scheduled
+from playmill.training.teacher import lesson
 
 
 class CudaLearner:
@@ -48,6 +49,7 @@ class CudaLearner:
         self.terms = _doubles(cfg.accumulate * self.blocks * 6)
         self.norms = _doubles(self.native.adam_blocks())
         self._graph: torch.cuda.CUDAGraph | None = None
+        self._taught = False  # what the graph learns from
 
     @property
     def judged(self) -> Player:
@@ -55,18 +57,25 @@ class CudaLearner:
         return self.player if self.average is None else self.average
 
     def update(
-        self, rollout: Rollout, learnable: Learnable, usable: int, number: int, progress: float
+        self,
+        rollout: Rollout,
+        learnable: Learnable,
+        usable: int,
+        number: int,
+        progress: float,
+        taught: bool = False,
     ) -> tuple[float, float]:
         """Puts one update on the stream: `epochs` passes over about `usable` rows. Learning rate and
-        entropy weight it was told."""
-        if self._graph is None:
-            self._capture(rollout, learnable)
+        entropy weight it was told. `taught`: the rollout's actions are a teacher's, all of them good."""
+        if self._graph is None or taught != self._taught:
+            self._capture(rollout, learnable, taught)
         assert self._graph is not None
-        lr, entropy_weight = scheduled(self.cfg, progress)
+        cfg = lesson(self.cfg) if taught else self.cfg
+        lr, entropy_weight = scheduled(cfg, progress)
         stream, control = stream_now(), self.control.address
         self.native.begin_update(control, lr, entropy_weight, stream)
-        for epoch in range(self.cfg.epochs):
-            self.native.begin_pass(control, self._key(number, epoch), self.cfg.target_kl, stream)
+        for epoch in range(cfg.epochs):
+            self.native.begin_pass(control, self._key(number, epoch), cfg.target_kl, stream)
             for _ in range(max(1, usable // self.minibatch)):
                 self._graph.replay()
         self._follow(number)
@@ -108,20 +117,22 @@ class CudaLearner:
         """Names the order of rows: a function of seed, update and epoch."""
         return int(np.random.SeedSequence((self.seed, number, epoch)).generate_state(1, np.uint64)[0])
 
-    def _capture(self, rollout: Rollout, learnable: Learnable) -> None:
+    def _capture(self, rollout: Rollout, learnable: Learnable, taught: bool) -> None:
+        torch.cuda.synchronize()
+        self._graph, self._taught = None, taught
         # The trial run that loads kernels and chooses algorithms must leave no trace.
         kept = [self.player.flat, self.player.small, self.mean, self.square, self.control.tensor]
         before = [tensor.clone() for tensor in kept]
-        self._step(rollout, learnable)
+        self._step(rollout, learnable, taught)
         torch.cuda.synchronize()
         self._graph = torch.cuda.CUDAGraph()
         with captured(self._graph):
-            self._step(rollout, learnable)
+            self._step(rollout, learnable, taught)
         for tensor, was in zip(kept, before, strict=True):
             tensor.copy_(was)
         torch.cuda.synchronize()
 
-    def _step(self, rollout: Rollout, learnable: Learnable) -> None:
+    def _step(self, rollout: Rollout, learnable: Learnable, taught: bool) -> None:
         """One gradient step on the control's minibatch."""
         native, cfg, stream, control = self.native, self.cfg, stream_now(), self.control.address
         native.pick_rows(
@@ -134,7 +145,7 @@ class CudaLearner:
             stream,
         )
         for part in range(cfg.accumulate):
-            self._part(rollout, learnable, part)
+            self._part(rollout, learnable, part, taught)
         native.adam_step(
             control,
             len(self.player.flat),
@@ -154,8 +165,10 @@ class CudaLearner:
             stream,
         )
 
-    def _part(self, rollout: Rollout, learnable: Learnable, part: int) -> None:
+    def _part(self, rollout: Rollout, learnable: Learnable, part: int, taught: bool) -> None:
         """Forward, loss and backward of one part of the minibatch."""
+        cfg = lesson(self.cfg) if taught else self.cfg
+        advantages = "taught" if taught else "normalised" if cfg.normalise else "raw"
         index = self.index[part * self.part : (part + 1) * self.part]
         packed = rollout.flat(rollout.observation)
         view = self._views(rollout, index)
@@ -178,10 +191,10 @@ class CudaLearner:
             rollout.log_probability.data_ptr(),
             learnable.advantage.data_ptr(),
             rollout.value.data_ptr(),
-            self.cfg.clip,
-            self.cfg.value_weight,
-            self.cfg.kl_weight,
-            self.cfg.normalise,
+            cfg.clip,
+            cfg.value_weight,
+            cfg.kl_weight,
+            advantages,
             self.layers.gradient_precision,
             self.layers.gradient,
             self.terms[part * self.blocks * 6 :].data_ptr(),
