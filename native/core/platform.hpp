@@ -13,7 +13,7 @@
 #define PM_FN __host__ __device__ inline
 #define PM_UNROLL _Pragma("unroll")
 // Of loops over kWords words: long sets as loops, or compiling takes minutes.
-#define PM_UNROLL_WORDS _Pragma("unroll (kWords <= 8 ? kWords : 1)")
+#define PM_UNROLL_WORDS _Pragma("unroll (kWords <= 16 ? kWords : 1)")
 // Of loops over players: where they are two, what is kept for each stays in registers.
 #define PM_UNROLL_PLAYERS _Pragma("unroll (kPlayers == 2 ? 2 : 1)")
 #define PM_ROLLED _Pragma("unroll 1")

@@ -34,6 +34,7 @@ BODIES = {
     "unet, shared, two blocks": Network(
         (16, 16), body="unet", channels=8, halvings=1, blocks=2, separate=False, residual=True
     ),
+    "unet of patches": Network((16,), body="unet", channels=8, halvings=1, patch=2, separate=False),
     "unet of one size": Network((16,), body="unet", channels=8, halvings=0, activation="gelu"),
     "vit": Network((24, 16), body="vit", attention=2, heads=2, token_width=16),
     "vit of squares, shared": Network(
@@ -445,7 +446,7 @@ def test_settings_come_back_from_json(network):
         ({"channels": 0}, "network.channels must be at least 1, got 0"),
         ({"halvings": -1}, "network.halvings must be at least 0, got -1"),
         ({"blocks": 0}, "network.blocks must be at least 1, got 0"),
-        ({"patch": 0}, "network.patch must be at least 1, got 0"),
+        ({"patch": -1}, "network.patch must be at least 0, got -1"),
     ],
 )
 def test_bad_settings_are_one_line(given, says):

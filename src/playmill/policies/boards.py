@@ -28,15 +28,6 @@ class PlaneFeatures:
     planes: tuple[tuple[int, ...], ...]  # [C][S] features, in the schema's order
     rest: tuple[int, ...]  # features that belong to no square
 
-    @property
-    def channels(self) -> int:
-        """Planes with the rest as planes of their own, the same on every square."""
-        return len(self.planes) + len(self.rest)
-
-    @property
-    def padded(self) -> int:
-        return -(-self.channels // CHANNELS) * CHANNELS
-
 
 def board_of(spec: GameSpec) -> Board:
     if spec.board is None:
@@ -87,12 +78,12 @@ def patch_features(spec: GameSpec, patch: int) -> TokenFeatures:
 
 
 class UNet(nn.Module):
-    """Features of a row [N, features] in; a summary of the board and a vector for every square out.
+    """Features of a row [N, features] in; a summary of the board and a vector for every patch out.
 
     Convolutions at full size, at half of it, a quarter, ..., with twice the channels each time; then up
     again, adding what each size had on the way down. There are no norms: sums over a batch would couple rows,
     others cost more passes over memory than the convolutions themselves, and so few blocks do without. A bias
-    is such a pass too: only blocks have one."""
+    is such a pass too, and so is making each square four before a convolution: there is neither."""
 
     table: Tensor
 
@@ -104,22 +95,27 @@ class UNet(nn.Module):
         blocks: int,
         act: Callable[[Tensor], Tensor],
         squares: bool,
+        patch: int = 1,
     ) -> None:
-        """`squares`: with the way up. Without it the vectors are those of the smallest size."""
+        """`squares`: with the way up. Without it the vectors are those of the smallest size. `patch`: what is
+        convolved are patches of so many by so many squares."""
         super().__init__()
-        self.board, self.act = board_of(spec), act
-        features = plane_features(spec)
-        self.planes, self.spare = features.padded, features.padded - features.channels
-        self.register_buffer("table", plane_table(features, self.board), persistent=False)
+        board, self.act = board_of(spec), act
+        self.height, self.width = tokens_of(board, patch)
+        features = patch_features(spec, patch)
+        planes = features.channels + len(features.rest)
+        self.planes = padded(planes)
+        self.spare = self.planes - planes
+        self.register_buffer("table", plane_table(features), persistent=False)
         self.widths = [channels << level for level in range(halvings + 1)]
         steps = list(zip(self.widths, self.widths[1:], strict=False))
-        self.stem = _conv(features.channels, channels)
+        self.stem = _conv(planes, channels)
         self.levels = nn.ModuleList(
             nn.ModuleList(Residual(width, act, blocks * (halvings + 1)) for _ in range(blocks))
             for width in self.widths
         )
         self.down = nn.ModuleList(_conv(a, b, stride=2) for a, b in steps)
-        self.up = nn.ModuleList(_conv(b, a, size=1) for a, b in steps if squares)
+        self.up = nn.ModuleList(_up(b, a) for a, b in steps if squares)
         self.join = nn.ModuleList(_conv(a, a) for a, _ in steps if squares)
 
     def forward(self, floats: Tensor) -> Attended:
@@ -130,13 +126,15 @@ class UNet(nn.Module):
             x = self._level(level, self.act(down(x)))
         summary = x.mean((2, 3))
         for level in reversed(range(len(self.up))):
-            x = self.act(self.join[level](self._larger(self.up[level](x), seen[level])))
+            before = seen[level]
+            larger = cast(nn.ConvTranspose2d, self.up[level])(x, output_size=before.shape[2:])
+            x = self.act(self.join[level](before + larger))
         return Attended(summary, x.permute(0, 2, 3, 1).flatten(1, 2))
 
     def _planes(self, floats: Tensor) -> Tensor:
-        """[N, planes, height, width], the planes of a square side by side in memory."""
-        squares = floats.index_select(1, self.table)
-        return squares.view(-1, self.board.height, self.board.width, self.planes).permute(0, 3, 1, 2)
+        """[N, planes, height, width], the planes of a patch side by side in memory."""
+        patches = floats.index_select(1, self.table)
+        return patches.view(-1, self.height, self.width, self.planes).permute(0, 3, 1, 2)
 
     def _stem(self, planes: Tensor) -> Tensor:
         weight = nn.functional.pad(self.stem.weight, (0, 0, 0, 0, 0, self.spare))
@@ -147,15 +145,6 @@ class UNet(nn.Module):
             x = block(x)
         return x
 
-    def _larger(self, x: Tensor, seen: Tensor) -> Tensor:
-        """Each square as four, plus what was seen at that size; odd sizes lose the last row or column."""
-        n, c, h, w = x.shape
-        squares = x.permute(0, 2, 3, 1)[:, :, None, :, None].expand(n, h, 2, w, 2, c)
-        twice = squares.reshape(n, 2 * h, 2 * w, c).permute(0, 3, 1, 2)
-        if twice.shape != seen.shape:
-            twice = twice[:, :, : seen.shape[2], : seen.shape[3]]
-        return seen + twice
-
 
 class Residual(nn.Module):
     """Two convolutions that add to what they read."""
@@ -164,29 +153,43 @@ class Residual(nn.Module):
         """`branches`: how many of these the board goes through; together they begin as large as one."""
         super().__init__()
         self.act = act
-        self.enter = _conv(width, width, bias=True)
+        self.enter = _conv(width, width)
         self.leave = _conv(width, width, gain=branches**-0.5)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.act(x + self.leave(self.act(self.enter(x))))
 
 
-def _conv(
-    inside: int, outside: int, size: int = 3, stride: int = 1, bias: bool = False, gain: float = 2.0**0.5
-) -> nn.Conv2d:
+def _conv(inside: int, outside: int, stride: int = 1, gain: float = 2.0**0.5) -> nn.Conv2d:
     """Of a board as large as it was, or with stride 2 half as large, rounded up."""
-    layer = nn.Conv2d(inside, outside, size, stride, padding=size // 2, bias=bias)
-    nn.init.normal_(layer.weight, std=gain / math.sqrt(inside * size * size))
-    if layer.bias is not None:
-        nn.init.zeros_(layer.bias)
+    layer = nn.Conv2d(inside, outside, 3, stride, padding=1, bias=False)
+    nn.init.normal_(layer.weight, std=gain / math.sqrt(9 * inside))
     return layer
 
 
-def plane_table(features: PlaneFeatures, board: Board) -> Tensor:
-    """[S * padded] the feature of every plane of every square. What pads is any feature, and weighs 0."""
-    planes = torch.tensor(features.planes).T
-    rest = torch.tensor(features.rest, dtype=torch.long).expand(board.squares, -1)
-    spare = torch.zeros(board.squares, features.padded - features.channels, dtype=torch.long)
+def _up(inside: int, outside: int) -> nn.ConvTranspose2d:
+    """The way back from half the size."""
+    layer = nn.ConvTranspose2d(inside, outside, 3, 2, padding=1, bias=False)
+    nn.init.normal_(layer.weight, std=math.sqrt(2.0 / (9 / 4 * inside)))  # a square is reached from 9 / 4
+    return layer
+
+
+def tokens_of(board: Board, patch: int) -> tuple[int, int]:
+    """Rows and columns of patches."""
+    return -(-board.height // patch), -(-board.width // patch)
+
+
+def padded(planes: int) -> int:
+    return -(-planes // CHANNELS) * CHANNELS
+
+
+def plane_table(features: TokenFeatures) -> Tensor:
+    """[T * padded] the feature of every plane of every token; those of the rest are everywhere the same. What
+    pads is any feature, and weighs 0."""
+    planes = torch.tensor(features.tokens)
+    rest = torch.tensor(features.rest, dtype=torch.long).expand(features.count, -1)
+    count = planes.shape[1] + rest.shape[1]
+    spare = torch.zeros(features.count, padded(count) - count, dtype=torch.long)
     return torch.cat((planes, rest, spare), dim=1).flatten()
 
 
@@ -220,7 +223,7 @@ class BoardActions:
         patch, height, width = self.patch, self.board.height, self.board.width
         if patch == 1:
             return tokens
-        high, wide = -(-height // patch), -(-width // patch)
+        high, wide = tokens_of(self.board, patch)
         squares = tokens.view(-1, high, wide, patch, patch, self.board.square_actions)
         squares = squares.transpose(2, 3).flatten(3, 4).flatten(1, 2)
         return squares[:, :height, :width].flatten(1, 2)
@@ -267,11 +270,13 @@ class UNetCost:
     """Numbers between the layers."""
 
 
-def unet_cost(spec: GameSpec, channels: int, halvings: int, blocks: int, squares: bool) -> UNetCost:
+def unet_cost(
+    spec: GameSpec, channels: int, halvings: int, blocks: int, squares: bool, patch: int = 1
+) -> UNetCost:
     """Multiply-adds of the convolutions; padded planes are multiplied too."""
-    board = board_of(spec)
-    height, width = board.height, board.width
-    first = 9 * plane_features(spec).padded * channels * height * width
+    height, width = tokens_of(board_of(spec), patch)
+    features = patch_features(spec, patch)
+    first = 9 * padded(features.channels + len(features.rest)) * channels * height * width
     sums, activations = first, channels * height * width
     for level in range(halvings + 1):
         wide, area = channels << level, height * width
@@ -285,6 +290,6 @@ def unet_cost(spec: GameSpec, channels: int, halvings: int, blocks: int, squares
         sums += 9 * wide * 2 * wide * half
         activations += 2 * 2 * wide * half
         if squares:
-            sums += 2 * wide * wide * half + 9 * wide * wide * area
-            activations += wide * half + 4 * wide * area
+            sums += 9 * 2 * wide * wide * half + 9 * wide * wide * area
+            activations += 4 * wide * area
     return UNetCost(sums, first, activations)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from playmill.games import GameSpec
 from playmill.policies.attention import FEED_FORWARD, multiply_adds
-from playmill.policies.boards import BoardActions, board_of, unet_cost
+from playmill.policies.boards import BoardActions, board_of, tokens_of, unet_cost
 from playmill.policies.network import Network
 
 
@@ -55,9 +56,10 @@ def network_cost(spec: GameSpec, network: Network) -> Cost:
 def _unet(spec: GameSpec, network: Network, behind: int, hidden: int) -> Cost:
     shape = (network.channels, network.halvings, network.blocks)
     # With a trunk of its own the value has the way down alone.
-    towers = [unet_cost(spec, *shape, squares=i == 0) for i in range(network.trunks)]
+    patch = network.patch_side
+    towers = [unet_cost(spec, *shape, squares=i == 0, patch=patch) for i in range(network.trunks)]
     entries = network.trunks * (network.channels << network.halvings) * network.hidden[0]
-    heads = _board_heads(spec, network, network.channels, board_of(spec).squares)
+    heads = _board_heads(spec, network, network.channels, math.prod(tokens_of(board_of(spec), patch)))
     sums = sum(tower.multiply_adds for tower in towers) + entries + behind + heads
     return Cost(
         2 * sums,
@@ -67,5 +69,5 @@ def _unet(spec: GameSpec, network: Network, behind: int, hidden: int) -> Cost:
 
 
 def _board_heads(spec: GameSpec, network: Network, width: int, tokens: int) -> int:
-    actions = BoardActions(board_of(spec), network.patch if network.body == "vit" else 1)
+    actions = BoardActions(board_of(spec), network.patch_side)
     return network.hidden[-1] * (actions.of_board + 1) + tokens * width * actions.of_token

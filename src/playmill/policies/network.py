@@ -38,13 +38,14 @@ class Network:
     """What stands before the hidden layers, for games on a board: unet, convolutions at several sizes; vit,
     self-attention between squares. layers: nothing, or attention between cards."""
     channels: int = 32
-    """Channels of the unet at full size; each halving of the board doubles them."""
+    """Channels of the unet at its full size; each halving of the board doubles them."""
     halvings: int = 2
     """How often the unet halves the board."""
     blocks: int = 1
     """Residual blocks of the unet at each size."""
-    patch: int = 2
-    """Side of the square patches of the board that are the tokens of the vit."""
+    patch: int = 0
+    """Side of the square patches of the board that the unet convolves, or that are the tokens of the vit;
+    0: 1 for the unet and 2 for the vit."""
     attention: int = 0
     """Blocks of self-attention between cards, or between the patches of the vit; 0: none."""
     heads: int = 4
@@ -61,7 +62,7 @@ class Network:
             raise PlaymillError(f"network.residual needs two or more equal widths, got {self.hidden}")
         if self.attention < 0:
             raise PlaymillError(f"network.attention must not be negative, got {self.attention}")
-        for name, low in (("channels", 1), ("halvings", 0), ("blocks", 1), ("patch", 1)):
+        for name, low in (("channels", 1), ("halvings", 0), ("blocks", 1), ("patch", 0)):
             if not low <= getattr(self, name):
                 raise PlaymillError(f"network.{name} must be at least {low}, got {getattr(self, name)}")
         if (self.body == "vit" and not self.attention) or (self.body == "unet" and self.attention):
@@ -86,6 +87,10 @@ class Network:
         return self.body != "layers" or self.attention > 0
 
     @property
+    def patch_side(self) -> int:
+        return self.patch or (2 if self.body == "vit" else 1)
+
+    @property
     def trunks(self) -> int:
         """Stacks of layers: one each for policy and value, or one for both."""
         return 2 if self.separate else 1
@@ -100,7 +105,7 @@ class Network:
     def token_features(self, spec: GameSpec) -> TokenFeatures:
         """What the tokens of attention are made of."""
         if self.body == "vit":
-            return patch_features(spec, self.patch)
+            return patch_features(spec, self.patch_side)
         return token_features(spec, self.tokens)
 
 
@@ -125,7 +130,7 @@ class Policy(nn.Module):
         )
         self.board_actions: BoardActions | None = None
         if network.body != "layers":
-            self.board_actions = BoardActions(board_of(spec), network.patch if network.body == "vit" else 1)
+            self.board_actions = BoardActions(board_of(spec), network.patch_side)
             self.views = Views(spec)
         outputs = spec.actions if self.board_actions is None else self.board_actions.of_board
         self.action_head = nn.Linear(network.hidden[-1], outputs)
@@ -162,7 +167,7 @@ class Policy(nn.Module):
         if network.body == "unet":
             # A value of its own needs no way up to the squares.
             shape = (network.channels, network.halvings, network.blocks, self.activation, number == 0)
-            return UNet(spec, *shape)
+            return UNet(spec, *shape, network.patch_side)
         blocks = (network.token_width, network.heads, network.attention, self.activation)
         return Tower(network.token_features(spec), *blocks)
 
