@@ -20,6 +20,7 @@ SAME: list[dict[str, Any]] = [
     {"max_ticks": 400},
     {"preset": "source", "width": 10, "height": 10, "max_ticks": 400},
     {"preset": "competition", "width": 15, "height": 15, "max_ticks": 400},
+    {"width": 24, "height": 18, "players": 5, "order": "smaller", "max_ticks": 200},
 ]
 
 

@@ -21,7 +21,11 @@ WANTED = {"expander": 0.95, "hunter": 0.85}
 def measure(say: Say, quick: bool) -> Result:
     config, trainer = trained(RECIPE, say, quick)
     bars: list[Bar] = []
-    details: dict[str, Any] = {"turns": trainer.turns, "training_seconds": trainer.seconds}
+    details: dict[str, Any] = {
+        "turns": trainer.turns,
+        "training_seconds": trainer.seconds,
+        "win_share_by_turns": trainer.judge.history,
+    }
     for side in SIZES:
         # The same board and so the same network; maps of that size in its corner, none of those trained on.
         spec = registry.spec(

@@ -239,17 +239,10 @@ class CudaPool final : public AnyCudaPool {
   bool asked_ = false;
 };
 
-template <class Options, class... Sizes>
-bool any_fits(GameList<Sizes...>, const Options& options) {
-  return (Sizes::fits(options) || ...);
-}
-
 // As with_type(), of the sizes there are on the card.
 template <Game G, class Work>
 auto on_card(const typename G::Options& options, Work&& work) {
   if constexpr (requires { typename G::CardSizes; }) {
-    if (!any_fits(typename G::CardSizes{}, options))
-      throw std::invalid_argument(std::string(G::kTitle) + " of this size is not played on the card yet");
     return with_size(typename G::CardSizes{}, options, work);
   } else {
     return work(std::type_identity<G>{});

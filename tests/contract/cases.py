@@ -17,20 +17,11 @@ CASES = [(name, {}) for name in registry.names()] + [
 ]
 
 
-def large(game, options):
-    """Boards the card does not play yet."""
-    return game == "generals" and options.get("players", 2) > 2
-
-
-CARD_CASES = [case for case in CASES if not large(*case)]
-
-
 def _named(cases):
     return ["-".join([name, *(f"{k}={v}" for k, v in options.items())]) for name, options in cases]
 
 
 every_case = pytest.mark.parametrize(("game", "options"), CASES, ids=_named(CASES))
-every_card_case = pytest.mark.parametrize(("game", "options"), CARD_CASES, ids=_named(CARD_CASES))
 every_game = pytest.mark.parametrize("game", registry.names())
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from playmill.games import Game, IllegalAction, OutOfTurn, PlaymillError, UnknownName, registry
 from playmill.pools import FIRST_BOT, NativePool
-from tests.contract.cases import every_case, every_game, goes_on_identically, large, masks, play, same
+from tests.contract.cases import every_case, every_game, goes_on_identically, masks, play, same
 from tests.contract.host_pool import HostPool
 
 
@@ -16,8 +16,6 @@ def make(request):
     kind = NativePool if request.param == "cpu" else HostPool
 
     def made(game, games=16, options=None, **more):
-        if kind is HostPool and large(game, options or {}):
-            pytest.skip("large boards are not played on the card yet")
         return kind(game, games, options=options or {}, **more)
 
     return made

@@ -8,10 +8,10 @@ import pytest
 
 from benchmarks.sameness import Pair, compare_pools
 from playmill import _native
-from playmill.games import PlaymillError, registry
+from playmill.games import registry
 from playmill.pools import FIRST_BOT, NativePool
 from playmill.pools.cuda import CudaPool, DeviceArray
-from tests.contract.cases import every_card_case, every_game, same_stats
+from tests.contract.cases import every_case, every_game, same_stats
 
 pytestmark = pytest.mark.cuda
 
@@ -19,7 +19,7 @@ GAMES = int(os.environ.get("PLAYMILL_SAME_GAMES", "2000"))
 KERNELS = _native.Kernels(1)
 
 
-@every_card_case
+@every_case
 def test_whole_games_are_the_same_bit_for_bit(game, options):
     found = compare_pools(registry.spec(game, options), GAMES, 4096, 11)
     assert found["difference"] is None
@@ -27,11 +27,6 @@ def test_whole_games_are_the_same_bit_for_bit(game, options):
     assert found["stats_equal"]
     assert found["games"] >= GAMES
     assert found["turns"] > found["games"]
-
-
-def test_a_board_the_card_does_not_play_is_refused():
-    with pytest.raises(PlaymillError, match="not played on the card yet; use --device cpu"):
-        CudaPool("generals", 4, options={"players": 3})
 
 
 def test_a_difference_would_be_seen():
@@ -42,7 +37,7 @@ def test_a_difference_would_be_seen():
     assert not pair.games_equal()
 
 
-@every_card_case
+@every_case
 def test_games_of_named_seeds_are_the_same_and_count_alike(game, options):
     seeds = np.random.default_rng(5).integers(0, 2**64, 1000, dtype=np.uint64)
     pair = Pair(registry.spec(game, options), 1000, 3)
@@ -157,7 +152,7 @@ def random_heads(rng, games, actions, stride):
     return heads.astype(np.float32)
 
 
-@every_card_case
+@every_case
 @pytest.mark.parametrize("greedy", [False, True], ids=["drawn", "greedy"])
 def test_the_same_logits_give_the_same_actions(game, options, greedy):
     games, rng = 3000, np.random.default_rng(3)
@@ -195,7 +190,7 @@ def test_draws_are_named_by_seed_number_and_game():
     assert found[0] != found[3]
 
 
-@every_card_case
+@every_case
 def test_bots_asked_part_by_part_answer_as_on_the_cpu_and_change_nothing(game, options):
     both = Stepped(game, 700, options)
     kinds = DeviceArray((700,), "uint8")
@@ -212,7 +207,7 @@ def test_bots_asked_part_by_part_answer_as_on_the_cpu_and_change_nothing(game, o
         both.compare_outcome(both.cpu.bot_actions("random"))
 
 
-@every_card_case
+@every_case
 def test_random_steps_are_the_random_bots(game, options):
     both = Stepped(game, 700, options)
     for _ in range(80):

@@ -103,8 +103,6 @@ class CudaPool:
             self.native = module.Pool(self.spec.name, self.spec.native_options, games, seed)
         except KeyError:
             raise PlaymillError(f"{self.spec.name} is not played on the card yet; use --device cpu") from None
-        except ValueError as error:
-            raise PlaymillError(f"{error}; use --device cpu") from None
         except module.OutOfDeviceMemory as error:
             raise CardFull(f"{games:,} games do not fit the card ({error}); lower --games") from None
         self.native.reset(stagger, stream)
