@@ -246,6 +246,7 @@ class GeneralsBoard : public GeneralsFacts {
     look_around(o);
     Crew::alone([&] {
       if (decided) report.reward[lowest_bit(alive_)] += 1.0f;
+      if (over_ && !decided && o.draw > 0) take_for_draw(o, report);
       if (o.shaping > 0) pay_gains(o, report);
       if (over_) count_stats(o, decided, report);
       seat_ = static_cast<std::uint8_t>(lowest_bit(alive_));
@@ -477,6 +478,11 @@ class GeneralsBoard : public GeneralsFacts {
     const auto lead = [](float own, float others) { return own + others > 0 ? (own - others) / (own + others) : 0.0f; };
     return 0.5f * lead(static_cast<float>(total_[seat]), armies) +
            0.5f * lead(static_cast<float>(land_[seat]), squares);
+  }
+
+  PM_FN void take_for_draw(const Options& o, Report& report) const {
+    for (int s = 0; s < players(o); ++s)
+      if (lives(s)) report.reward[s] -= static_cast<float>(o.draw) * 0.01f;
   }
 
   PM_FN void pay_gains(const Options& o, Report& report) {

@@ -17,7 +17,7 @@ struct GeneralsOptions {
   int city_period = -1, land_period = -1, start_army = -1;
   int land_growth = 0, capture_share = 0, regrowth = 0, order = 0, build = 0, fog_obstacles = 0;
   int mountains = -1, cities = -1, city_army = -1, city_army_spread = -1, distance = -1;
-  int shaping = 0;
+  int shaping = 0, draw = 0;
   int maps = 0;
   Edges edges;                     // of width and height
   const void* prepared = nullptr;  // the maps where they are made already
@@ -76,6 +76,7 @@ class GeneralsFacts {
        "steps between two generals at least, where maps have room; -1: preset"},
       {"shaping", &Options::shaping, 0, 100, "",
        "hundredths of reward for gains in armies and land, taken back at the end"},
+      {"draw", &Options::draw, 0, 100, "", "hundredths of reward that a draw takes from everybody still alive"},
       {"maps", &Options::maps, 0, 1000000, "",
        "every game has one of so many maps, which a pool of games makes beforehand; 0: a new map for every game"},
   };

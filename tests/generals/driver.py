@@ -75,6 +75,7 @@ def drawn(dice: random.Random) -> Options:
         "height": height,
         "max_ticks": dice.choice([1, dice.randint(2, 60), dice.randint(2, 60), 120]),
         "shaping": dice.choice([0, 0, 1, 50, 100]),
+        "draw": dice.choice([0, 0, 30, 100]),
         "distance": dice.choice([1, 2, 3, 5]),
     }
     if large:

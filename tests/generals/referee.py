@@ -203,6 +203,8 @@ class Referee:
                 rewards[seat] -= 1
             if left == [seat]:
                 rewards[seat] += 1
+            elif self.over and seat in left:
+                rewards[seat] -= self.rules.draw / 100
             potential = self.potential(seat)
             rewards[seat] += self.rules.shaping / 100 * (potential - self.potentials[seat])
             self.potentials[seat] = potential

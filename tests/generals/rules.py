@@ -77,6 +77,7 @@ class Rules:
     players: int = 2
     max_ticks: int = 1000
     shaping: int = 0  # hundredths
+    draw: int = 0  # hundredths
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "Rules":

@@ -92,6 +92,18 @@ def test_who_is_out_keeps_the_loss_in_a_draw() -> None:
     assert table.scores == [0, -1, 0]
 
 
+def test_a_draw_costs_everybody_still_alive() -> None:
+    table = stage("A9 B3 . C1", max_ticks=2, draw=30)
+    play(table, "0,0 right")
+    assert play(table) == pytest.approx([-0.3, 0, -0.3])
+    assert table.scores == pytest.approx([-0.3, -1, -0.3])
+
+
+def test_a_win_in_the_last_tick_is_no_draw() -> None:
+    table = stage("A9 B3", max_ticks=1, draw=30)
+    assert play(table, "0,0 right") == pytest.approx([1, -1])
+
+
 def test_shaping_pays_the_gain_in_lead() -> None:
     table = stage("A6 a2 . b3 B1", shaping=50)
     before = play(table)  # armies 8 to 4, land 2 to 2

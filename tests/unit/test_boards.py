@@ -342,7 +342,7 @@ def test_the_table_in_the_docs_is_right():
     told = re.findall(
         r"^\| (U-Net|transformer).*? \| `(.+?)` \| ([\d,]+) \| ([\d.]+) M \|", page, re.MULTILINE
     )
-    assert len(told) == 5
+    assert len(told) == 6
     for kind, settings, weights, flops in told:
         words = settings.replace("--network.", "").split()
         given = dict(zip(words[::2], map(int, words[1::2]), strict=True))
