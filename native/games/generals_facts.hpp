@@ -49,7 +49,7 @@ class GeneralsFacts {
       {"width", &Options::width, 4, kMaxSide, "", "squares in a row"},
       {"height", &Options::height, 4, kMaxSide, "", "rows"},
       {"smallest", &Options::smallest, 0, kMaxSide, "",
-       "each side of a map is drawn from this to width and height, the rest is mountain; 0: always the whole board"},
+       "sides of a map are drawn from this to width and height, the rest is mountain; 0: always the whole board"},
       {"largest", &Options::largest, 0, kMaxSide, "",
        "with smallest: the longest side of a map on a board that is larger; 0: width and height"},
       {"players", &Options::players, 2, kMaxSeats, "", "players on the board"},

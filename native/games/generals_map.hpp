@@ -37,7 +37,11 @@ struct GeneralsMap {
   PM_FN void draw(const Options& o, std::uint64_t seed);
   PM_FN Plane ground(const Options& o) const;
   PM_FN static int any_of(const Plane& plane, Random& random);
-  PM_FN void draw_terrain(const Options& o, Random& random);
+  // How far apart generals are asked to be at most.
+  PM_FN static int room_of(const Options& o, int width, int height) {
+    return (width + height) / (o.players == 2 ? 2 : 3);
+  }
+  PM_FN int draw_terrain(const Options& o, Random& random);
   PM_FN bool place_generals(const Options& o, Random& random, int distance, bool fair);
   PM_FN void place_cities(const Options& o, Random& random);
 };
@@ -48,16 +52,17 @@ PM_APART PM_FN void GeneralsMap<kSide, kPlayers>::draw(const Options& o, std::ui
   constexpr int kFairMaps = 12, kMaps = 24, kPicks = 8;
   *this = GeneralsMap();
   Random random(seed, 0);
-  const int room = (o.width + o.height) / (o.players == 2 ? 2 : 3);
+  int room = room_of(o, o.width, o.height);
   int distance = o.distance < room ? o.distance : room;
   bool placed = false;
   for (int map = 0; !placed; ++map) {
     if (map < kMaps) {
-      draw_terrain(o, random);
+      room = draw_terrain(o, random);
     } else {
       mountain.clear();
     }
-    for (int pick = 0; !placed && pick < kPicks; ++pick) placed = place_generals(o, random, distance, map < kFairMaps);
+    const int apart = distance < room ? distance : room;
+    for (int pick = 0; !placed && pick < kPicks; ++pick) placed = place_generals(o, random, apart, map < kFairMaps);
     if (map >= kFairMaps && distance > 1) --distance;
   }
   place_cities(o, random);
@@ -75,14 +80,15 @@ PM_FN int GeneralsMap<kSide, kPlayers>::any_of(const Plane& plane, Random& rando
   return plane.nth(static_cast<int>(random.below(static_cast<std::uint32_t>(plane.count()))));
 }
 
+// Returns the room for generals. On a square board maps are square.
 template <int kSide, int kPlayers>
-PM_FN void GeneralsMap<kSide, kPlayers>::draw_terrain(const Options& o, Random& random) {
+PM_FN int GeneralsMap<kSide, kPlayers>::draw_terrain(const Options& o, Random& random) {
   const auto side = [&](int most) {
     if (o.smallest == 0) return most;
     if (o.largest > 0 && o.largest < most) most = o.largest;
     return o.smallest + static_cast<int>(random.below(static_cast<std::uint32_t>(most - o.smallest + 1)));
   };
-  const int w = side(o.width), h = side(o.height);
+  const int w = side(o.width), h = o.smallest > 0 && o.width == o.height ? w : side(o.height);
   mountain.clear();
   const auto share = static_cast<std::uint32_t>(o.mountains * 256 / 100);
   std::uint32_t bits = 0;
@@ -108,6 +114,7 @@ PM_FN void GeneralsMap<kSide, kPlayers>::draw_terrain(const Options& o, Random& 
     left = left - piece;
   }
   for (int i = 0; i < Plane::kWords; ++i) mountain.word[i] = o.edges.all[i] & ~best.word[i];
+  return room_of(o, w, h);
 }
 
 template <int kSide, int kPlayers>

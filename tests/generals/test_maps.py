@@ -49,10 +49,31 @@ def sides(text):
 
 def test_maps_are_as_large_as_smallest_and_largest_say():
     options = {"width": 15, "height": 15, "mountains": 0}
-    found = {sides(start(seed, **options, smallest=10, largest=12)) for seed in range(120)}
+    found = {sides(start(seed, **options, smallest=10, largest=12)) for seed in range(60)}
+    assert found == {(10, 10), (11, 11), (12, 12)}
+    oblong = {**options, "height": 14}
+    found = {sides(start(seed, **oblong, smallest=10, largest=12)) for seed in range(120)}
     assert found == {(w, h) for w in (10, 11, 12) for h in (10, 11, 12)}
     assert {sides(start(seed, **options, smallest=10, largest=10)) for seed in range(20)} == {(10, 10)}
     assert max(max(sides(start(seed, **options, smallest=10))) for seed in range(60)) == 15
+
+
+def apart(text):
+    """Steps between two generals over open ground."""
+    board = parse_board(text)
+    (y, x), (v, u) = (
+        divmod(n, board.width) for n, square in enumerate(board.squares) if square.kind == "general"
+    )
+    return abs(y - v) + abs(x - u)
+
+
+def test_generals_of_a_small_map_are_as_far_apart_as_on_a_board_of_its_size():
+    small = [
+        apart(start(seed, width=15, height=15, smallest=10, largest=10, mountains=0)) for seed in range(60)
+    ]
+    alone = [apart(start(seed, width=10, height=10, mountains=0)) for seed in range(60)]
+    assert min(small) == min(alone) == 10
+    assert abs(sum(small) - sum(alone)) < 60
 
 
 @pytest.mark.parametrize("wrong", [{"largest": 9}, {"smallest": 10, "largest": 9}])
