@@ -40,7 +40,9 @@ def measure(say: Say, quick: bool) -> Result:
                     "win_share": round(found.win_share, 4),
                     "interval_95": [round(found.low, 4), round(found.high, 4)],
                     "games": found.games,
-                    "mean_turns": round(found.turns / found.games, 1),
+                    "won": round(found.stats["win"], 4),
+                    "drawn": round(found.stats["draw"], 4),
+                    "mean_ticks": round(found.stats["turns"], 1),
                 }
                 how = "drawn" if sample else "likeliest"
                 details[f"against_{bot}_{side}_{how}"] = told

@@ -57,6 +57,8 @@ class Evaluation:
     opponent_score: float | None = None
     bid_made: float | None = None
     bid_made_by_cards: dict[int, float] = field(default_factory=dict)
+    stats: dict[str, float] = field(default_factory=dict)
+    """Means of the game's named statistics of the player's."""
     turns: int = 0
 
 
@@ -187,6 +189,7 @@ def evaluate(
         opponent_score=others.get("score"),
         bid_made=stats.get("bid_made"),
         bid_made_by_cards=made,
+        stats=stats,
         turns=tables.turns,
     )
 
