@@ -64,10 +64,8 @@ def test_the_same_seed_names_the_same_deals():
 def test_the_number_of_threads_changes_no_result():
     one, three = (evaluate(SKULL_KING, untrained(SKULL_KING), "hard", deals=9, threads=t) for t in (1, 3))
     for field in dataclasses.fields(one):
-        if field.name not in ("turns", "bid_made_by_cards", "stats"):
+        if field.name != "turns":
             assert getattr(three, field.name) == pytest.approx(getattr(one, field.name)), field.name
-    assert three.bid_made_by_cards == pytest.approx(one.bid_made_by_cards)
-    assert three.stats == pytest.approx(one.stats)
 
 
 def test_the_statistics_are_the_players_own():

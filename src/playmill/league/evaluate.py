@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -53,13 +53,27 @@ class Evaluation:
     games: int
     reward: float
     """Mean total reward a game."""
-    score: float | None = None
-    opponent_score: float | None = None
-    bid_made: float | None = None
-    bid_made_by_cards: dict[int, float] = field(default_factory=dict)
-    stats: dict[str, float] = field(default_factory=dict)
-    """Means of the game's named statistics of the player's."""
-    turns: int = 0
+    stats: dict[str, float]
+    """Means of the player's statistics, as the game names them."""
+    opponent_stats: dict[str, float]
+    turns: int
+
+    @property
+    def score(self) -> float | None:
+        return self.stats.get("score")
+
+    @property
+    def opponent_score(self) -> float | None:
+        return self.opponent_stats.get("score")
+
+    @property
+    def bid_made(self) -> float | None:
+        return self.stats.get("bid_made")
+
+    @property
+    def bid_made_by_cards(self) -> dict[int, float]:
+        """Cards dealt to the share of bids made, where the game counts them."""
+        return {c: self.stats[k] for c in range(1, 21) if (k := f"bid_made_r{c}") in self.stats}
 
 
 def play_tables(
@@ -177,7 +191,6 @@ def evaluate(
     shares = win_shares(tables.totals)[np.arange(len(mine)), mine].reshape(deals, spec.seats)
     low, high = interval(shares.mean(axis=1))
     stats, others = ({n: s / c for n, (s, c) in tables.stats[e].items()} for e in (0, 1))
-    made = {c: stats[k] for c in range(1, 21) if (k := f"bid_made_r{c}") in stats}
     return Evaluation(
         win_share=float(shares.mean()),
         low=low,
@@ -185,11 +198,8 @@ def evaluate(
         fair=1.0 / spec.seats,
         games=len(mine),
         reward=float(tables.totals[np.arange(len(mine)), mine].mean()),
-        score=stats.get("score"),
-        opponent_score=others.get("score"),
-        bid_made=stats.get("bid_made"),
-        bid_made_by_cards=made,
         stats=stats,
+        opponent_stats=others,
         turns=tables.turns,
     )
 
