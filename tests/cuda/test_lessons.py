@@ -9,19 +9,18 @@ import torch
 from playmill.algorithms import PPO, seat_returns_plain
 from playmill.experience import Rollout
 from playmill.league.evaluate import evaluate
-from playmill.policies import Network, masked_log_softmax, unpack_bits
-from playmill.pools import NativePool
+from playmill.policies import Network
 from playmill.training.config import Evaluation, Opponents, Teacher, Train
 from playmill.training.cuda.lane import CudaLane
 from playmill.training.runs import create_run, open_run
 from playmill.training.trainer import Trainer
+from tests.contract.lessons import check_lesson
 from tests.cuda.test_lane import FUSED, TORCH, apart, flat, make, run, settings, state_of
 from tests.cuda.test_runs import Listener
 
 pytestmark = pytest.mark.cuda
 
 TURNS = 256 * 16
-PLAYED = ("observation", "legal", "seat", "role", "driver", "value", "rewards", "over")
 
 
 def taught_and_plain(config):
@@ -59,21 +58,9 @@ def test_games_are_played_as_always_and_the_answers_are_the_bots(game, options, 
     (told,) = run(taught, 1)
     run(plain, 1)
     lessons, played = on_host(taught.collector.rollout), on_host(plain.collector.rollout)
-    for name in PLAYED:
-        assert torch.equal(getattr(lessons, name), getattr(played, name)), name
     assert taught.collector.pool.snapshot() == plain.collector.pool.snapshot()
-
-    pool = NativePool(config.spec, games, seed=config.seed)
-    for step in range(16):
-        pool.turns()
-        assert lessons.action[step].tolist() == pool.bot_actions(bot).tolist()
-        pool.act(played.action[step].numpy())
-    with torch.no_grad():
-        logits = before(lessons.flat(lessons.observation)).logits
-    legal = unpack_bits(lessons.flat(lessons.legal), config.spec.actions)
-    logs = masked_log_softmax(logits, legal).gather(1, lessons.action.flatten().long()[:, None]).flatten()
-    torch.testing.assert_close(lessons.log_probability.flatten(), logs, rtol=1e-3, atol=1e-3)
-    assert told.losses["teacher_likelihood"] == pytest.approx(float(logs.mean().exp()), rel=1e-3)
+    likely = check_lesson(config.spec, bot, config.seed, played, lessons, before, 1e-3)
+    assert told.losses["teacher_likelihood"] == pytest.approx(likely, rel=1e-3)
 
 
 def test_turns_of_past_policies_keep_their_own_actions():

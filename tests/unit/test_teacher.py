@@ -15,7 +15,6 @@ from playmill.cli.train import parse
 from playmill.games import PlaymillError, UnknownName
 from playmill.league.evaluate import evaluate
 from playmill.policies import Network, masked_log_softmax, unpack_bits
-from playmill.pools import NativePool
 from playmill.training.collector import Collector, Stopwatch
 from playmill.training.config import Checkpoints, Evaluation, Opponents, Teacher, Train
 from playmill.training.lane import CpuLane
@@ -23,6 +22,7 @@ from playmill.training.runs import create_run, open_run
 from playmill.training.shards import Shards
 from playmill.training.teacher import lesson, teacher_likelihood
 from playmill.training.trainer import Trainer
+from tests.contract.lessons import check_lesson
 
 BOARD = {"width": "5", "height": "5", "max_ticks": "40"}
 UNET = Network((16,), body="unet", channels=4, halvings=1)
@@ -118,21 +118,9 @@ def test_games_are_played_as_always_and_the_answers_are_the_bots(bot):
     plain, taught = (Collector(spec, 40, 24, 3, team) for _ in range(2))
     played = plain.collect(policy, [], 0, Stopwatch())
     lessons = taught.collect(policy, [], 0, Stopwatch(), teacher=bot)
-    for name in ("observation", "legal", "seat", "role", "driver", "value", "rewards", "over"):
-        assert torch.equal(getattr(played, name), getattr(lessons, name)), name
     assert plain.snapshot() == taught.snapshot()
-
-    pool = NativePool(spec, 40, seed=plain.seeds[0])
-    for step in range(24):
-        pool.turns()
-        assert lessons.action[step].tolist() == pool.bot_actions(bot).tolist()
-        pool.act(played.action[step].numpy())
-    with torch.no_grad():
-        logits = policy(lessons.flat(lessons.observation)).logits
-    legal = unpack_bits(lessons.flat(lessons.legal), spec.actions)
-    logs = masked_log_softmax(logits, legal).gather(1, lessons.action.flatten().long()[:, None]).flatten()
-    torch.testing.assert_close(lessons.log_probability.flatten(), logs, rtol=1e-4, atol=1e-5)
-    assert float(teacher_likelihood(lessons)) == pytest.approx(float(logs.mean().exp()), rel=1e-4)
+    likely = check_lesson(spec, bot, plain.seeds[0], played, lessons, policy, 1e-4)
+    assert float(teacher_likelihood(lessons)) == pytest.approx(likely, rel=1e-4)
     lane.close()
 
 
