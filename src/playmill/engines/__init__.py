@@ -1,0 +1,1 @@
+"""Somebody else's rules, in processes of their own."""
