@@ -124,10 +124,17 @@ class CrewPlane {
   }
 
   PM_FN void moved(int width, CrewPlane (&out)[4]) const {
-    out[0].all_ = all_.shifted_down(width);
-    out[1].all_ = all_.shifted_up(width);
-    out[2].all_ = all_.shifted_down(1);
-    out[3].all_ = all_.shifted_up(1);
+    // Word by word on purpose: vectors read across words that were just written, and wait for them.
+    std::uint64_t below = 0, here = all_.word[0];
+    for (int w = 0; w < BitSet<N>::kWords; ++w) {
+      const std::uint64_t above = w + 1 < BitSet<N>::kWords ? all_.word[w + 1] : 0;
+      out[0].all_.word[w] = here >> width | above << 1 << (63 - width);
+      out[1].all_.word[w] = here << width | below >> 1 >> (63 - width);
+      out[2].all_.word[w] = here >> 1 | above << 63;
+      out[3].all_.word[w] = here << 1 | below >> 63;
+      below = here;
+      here = above;
+    }
   }
 
  private:
