@@ -22,7 +22,18 @@ struct Crew {
   // Waits for all hands; what each has written, all see.
   PM_FN static void join() { __syncwarp(); }
   PM_FN static int sum(int mine) { return __reduce_add_sync(~0u, mine); }
+  PM_FN static unsigned most(unsigned mine) { return __reduce_max_sync(~0u, mine); }
+  PM_FN static bool any(bool mine) { return __any_sync(~0u, mine); }
   PM_FN static int from_first(int value) { return __shfl_sync(~0u, value, 0); }
+  // Together with what the hands before have.
+  PM_FN static int upto(int mine) {
+    PM_UNROLL
+    for (int k = 1; k < kHands; k *= 2) {
+      const int before = __shfl_up_sync(~0u, mine, k);
+      if (hand() >= k) mine += before;
+    }
+    return mine;
+  }
 #else
   static constexpr int kHands = 1;
   PM_FN static constexpr int hand() { return 0; }

@@ -10,11 +10,6 @@ namespace {
 
 using namespace wide;
 
-PM_WIDE void widen_wide(const std::uint64_t* in, int width, const Edges& edges, int words, std::uint64_t* out) {
-  words == 8 ? store(out, wide::widened(load<1>(in), width, edges))
-             : store(out, wide::widened(load<2>(in), width, edges));
-}
-
 // Where own squares are open in each direction: up, down, left, right.
 template <int kVectors>
 struct Ways {
@@ -161,7 +156,6 @@ PM_WIDE void grow_squares_wide(std::uint16_t* army, int squares, int words, Recr
 
 namespace {
 constexpr auto grow_squares_wide = grow_squares_plain;
-constexpr auto widen_wide = widen_plain;
 constexpr auto move_bytes_wide = move_bytes_plain;
 constexpr auto move_bytes_turned = move_bytes_plain;
 }  // namespace
@@ -170,9 +164,6 @@ constexpr auto move_bytes_turned = move_bytes_plain;
 
 void grow_squares(std::uint16_t* army, int squares, int words, Recruits& recruits) {
   kWideVectors ? grow_squares_wide(army, squares, words, recruits) : grow_squares_plain(army, squares, words, recruits);
-}
-void widen_squares(const std::uint64_t* in, int width, const Edges& edges, int words, std::uint64_t* out) {
-  kWideVectors ? widen_wide(in, width, edges, words, out) : widen_plain(in, width, edges, words, out);
 }
 void move_bytes(const std::uint16_t* army, const std::uint64_t* own, const std::uint64_t* closed, int width,
                 const Edges& edges, int squares, int words, std::uint8_t* out) {

@@ -258,21 +258,9 @@ __device__ inline void move_bytes(const std::uint16_t* army, const std::uint64_t
 }
 #else
 void grow_squares(std::uint16_t* army, int squares, int words, Recruits& recruits);
-void widen_squares(const std::uint64_t* in, int width, const Edges& edges, int words, std::uint64_t* out);
 void move_bytes(const std::uint16_t* army, const std::uint64_t* own, const std::uint64_t* closed, int width,
                 const Edges& edges, int squares, int words, std::uint8_t* out);
 #endif
-
-template <int N>
-PM_FN BitSet<N> widened(const BitSet<N>& in, int width, const Edges& edges) {
-  BitSet<N> out;
-#ifdef PM_WARP  // by one hand, for itself
-  widen_plain(in.word, width, edges, BitSet<N>::kWords, out.word);
-#else
-  widen_squares(in.word, width, edges, BitSet<N>::kWords, out.word);
-#endif
-  return out;
-}
 
 // The squares of `in` and the four next to each, where `open`.
 template <int N>

@@ -60,8 +60,7 @@ struct Tables {
   PM_FN int scripted(const Slot<G>& slot, int kind) const {
     if constexpr (Crewed<G>) {
       Random random(slot.seed, kBotStream + slot.turn);
-      return kind == 0 ? slot.game.any_action(options, random)
-                       : Crew::told([&] { return slot.game.bot(options, kind, random); });
+      return kind == 0 ? slot.game.any_action(options, random) : slot.game.bot(options, kind, random);
     } else {
       Legal legal;
       if (kind == 0) slot.game.legal(options, legal);

@@ -2,6 +2,7 @@
 // observation: docs/games/generals.md.
 #pragma once
 
+#include "../core/crew_plane.hpp"
 #include "generals_map.hpp"
 
 namespace playmill {
@@ -111,7 +112,7 @@ class GeneralsBoard : public GeneralsFacts {
     if (later == 0) play_tick(o, report);
   }
 
-  // One hand's: a scripted move.
+  // A scripted move. Every hand has a Random of its own, equal to the others'.
   PM_FN int bot(const Options& o, int kind, Random& random) const;
 
   std::string action_text(const Options& o, int action) const;
@@ -421,6 +422,7 @@ class GeneralsBoard : public GeneralsFacts {
 
   PM_FN void look_around(const Options& o) {
     for (int s = 0; s < players(o); ++s) look_around(o, s);
+    Crew::join();
   }
   PM_FN void look_around(const Options& o, int seat) {
     Memory& mine = memory_[seat];
@@ -540,13 +542,7 @@ template <int kSide, int kPlayers>
 PM_FN int GeneralsBoard<kSide, kPlayers>::any_action(const Options& o, Random& random) const {
 #ifdef PM_WARP
   const Ways ways(army_, owner_[seat_].word, mountain_.word, o.width, o.edges, squares(o));
-  int upto = ways.count();  // with those of the hands before
-  const int mine = upto;
-  PM_UNROLL
-  for (int k = 1; k < Crew::kHands; k *= 2) {
-    const int before = __shfl_up_sync(~0u, upto, k);
-    if (Crew::hand() >= k) upto += before;
-  }
+  const int mine = ways.count(), upto = Crew::upto(mine);
   const int moves = __shfl_sync(~0u, upto, Crew::kHands - 1);
   int builds = 0;
   if (o.build == kYes) {

@@ -144,6 +144,13 @@ inline int __reduce_add_sync(unsigned, int value) {
   for (int lane = 0; lane < 32; ++lane) out += acted::unpacked<int>(all[lane]);
   return out;
 }
+inline unsigned __reduce_max_sync(unsigned, unsigned value) {
+  const std::uint64_t* all = acted::Warp::one().meet("reduce_max", value);
+  unsigned out = 0;
+  for (int lane = 0; lane < 32; ++lane)
+    out = static_cast<unsigned>(all[lane]) > out ? static_cast<unsigned>(all[lane]) : out;
+  return out;
+}
 inline int __popc(unsigned x) { return std::popcount(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline unsigned __funnelshift_lc(unsigned low, unsigned high, unsigned by) {

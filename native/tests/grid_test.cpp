@@ -1,9 +1,8 @@
 // Whole boards at a time are what one square at a time would be, and a board's own word on what is legal holds.
-#include "core/grid.hpp"
-
 #include <random>
 
 #include "check.hpp"
+#include "core/crew_plane.hpp"
 #include "games/all_games.hpp"
 
 using namespace playmill;
@@ -34,15 +33,13 @@ struct Ground {
 };
 
 void widening(const Ground& b) {
-  std::uint64_t out[Edges::kWords] = {}, plain[Edges::kWords] = {};
-  widen_squares(b.own, b.width, b.edges, b.words, out);
-  widen_plain(b.own, b.width, b.edges, b.words, plain);
+  std::uint64_t out[Edges::kWords] = {};
+  widen_plain(b.own, b.width, b.edges, b.words, out);
   for (int y = 0; y < b.height; ++y)
     for (int x = 0; x < b.width; ++x) {
       bool near = false;
       for (int k = 0; k < 9; ++k) near |= b.has(b.own, x + k % 3 - 1, y + k / 3 - 1);
       CHECK(b.has(out, x, y) == near);
-      CHECK(b.has(plain, x, y) == near);
     }
   for (int i = 0; i < b.words; ++i) CHECK((out[i] & ~b.edges.all[i]) == 0);
 }
@@ -66,6 +63,35 @@ void moving(const Ground& b) {
       CHECK(plain[i] == byte);
     }
   for (std::size_t i = n; i < out.size(); ++i) CHECK(out[i] == 0xAB);  // nothing beyond the board is touched
+}
+
+// Planes as bots use them; crew_test holds a warp's to these.
+void thinking(const Ground& b) {
+  using Squares = CrewPlane<plane_bits(kMaxSide * kMaxSide)>;
+  const CrewGround<plane_bits(kMaxSide * kMaxSide)> ground(b.edges, b.width);
+  const Squares own(b.own), closed(b.closed), way = ground.all - closed;
+  Squares side[4];
+  ground.beside(own, side);
+  const Squares stepped = ground.stepped(own, way), wide = ground.widened(own);
+  const Squares strong = own.where([&](int i) { return b.army[static_cast<std::size_t>(i)] > 1; });
+  int members = 0, most = -1;
+  for (int i = 0; i < b.squares; ++i) {
+    const int x = i % b.width, y = i / b.width;
+    const auto mine = [&](int dx, int dy) { return b.has(b.own, x + dx, y + dy); };
+    const auto army = [&](int square) { return b.army[static_cast<std::size_t>(square)]; };
+    CHECK(side[0].has(i) == mine(0, 1) && side[1].has(i) == mine(0, -1));
+    CHECK(side[2].has(i) == mine(1, 0) && side[3].has(i) == mine(-1, 0));
+    const bool next = mine(0, 0) || mine(0, 1) || mine(0, -1) || mine(1, 0) || mine(-1, 0);
+    CHECK(stepped.has(i) == (next && !b.has(b.closed, x, y)));
+    CHECK(wide.has(i) == (next || mine(1, 1) || mine(1, -1) || mine(-1, 1) || mine(-1, -1)));
+    CHECK(strong.has(i) == (mine(0, 0) && army(i) > 1));
+    CHECK(Squares::only(i).nth(0) == i);
+    if (!mine(0, 0)) continue;
+    CHECK(own.nth(members++) == i);
+    if (most < 0 || army(i) > army(most)) most = i;
+  }
+  CHECK(own.count() == members && own.most(b.army.data()) == most);
+  CHECK((wide - ground.all).empty() && (side[0] | side[1] | side[2] | side[3]).count() <= b.squares);
 }
 
 // Cities of owners and of nobody, generals among the ground, and armies that have no room left.
@@ -145,6 +171,7 @@ int main() {
       const Ground board(width, height);
       widening(board);
       moving(board);
+      thinking(board);
       growing(board);
     }
   telling();

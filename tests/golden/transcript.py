@@ -15,13 +15,13 @@ GAMES: dict[str, tuple[str, dict[str, OptionValue], int, tuple[str, ...]]] = {
     "generals_2_players": (
         "generals",
         {"width": 6, "height": 6, "max_ticks": 300},
-        58,
+        9,
         ("hunter", "expander"),
     ),
     "generals_4_players_building": (
         "generals",
         {"preset": "competition", "width": 9, "height": 9, "players": 4, "max_ticks": 90, "start_army": 60},
-        8,
+        32,
         ("hunter", "random", "defender", "random"),
     ),
     "kuhn": ("kuhn", {}, 1, ("random",)),
