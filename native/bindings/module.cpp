@@ -284,6 +284,7 @@ NB_MODULE(_native, m) {
       .def_prop_ro("bytes", &PoolHandle::bytes);
 
   bind_hall(m);
+  bind_sum_tree(m);
 
   nb::class_<GameHandle>(m, "Game")
       .def(nb::init<const std::string&, const OptionValues&, std::uint64_t>(), "name"_a, "options"_a, "seed"_a)
