@@ -34,10 +34,11 @@ void set(SumTree& tree, Longs1 leaves, Floats1 weights) {
 void sample(const SumTree& tree, std::uint64_t seed, std::uint64_t counter, double beta, Longs1 leaves,
             Floats1 importance) {
   want(importance, "importance", {leaves.shape(0)});
+  if (leaves.shape(0) == 0) return;
   if (!(tree.total() > 0)) refuse("all weights are 0: there is nothing to draw");
   nb::gil_scoped_release release;
-  tree.sample(seed, counter, leaves.shape(0), leaves.data());
-  tree.importance(leaves.data(), leaves.shape(0), beta, importance.data());
+  tree.sample(seed, counter, leaves.shape(0), leaves.data(), importance.data());
+  SumTree::importance(beta, leaves.shape(0), importance.data());
 }
 
 void strata(std::uint64_t seed, std::uint64_t counter, Array<double, 1> out) {

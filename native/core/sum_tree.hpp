@@ -66,7 +66,7 @@ class SumTree {
 
   // Draws n leaves, one from each of n equal strata of the total, in the order of the leaves; with
   // a total of 0 there is none to draw. The draws are a function of the weights, seed and counter.
-  void sample(std::uint64_t seed, std::uint64_t counter, std::size_t n, std::int64_t* leaves) const {
+  void sample(std::uint64_t seed, std::uint64_t counter, std::size_t n, std::int64_t* leaves, float* weights) const {
     Random random(seed, counter);
     const double all = total();
     // Some go down together: while one waits for memory the others are worked on.
@@ -88,19 +88,20 @@ class SumTree {
             __builtin_prefetch(&weights_[node[i] * kWide]);
           }
         }
-      for (std::size_t i = 0; i < count; ++i)
-        leaves[first + i] = static_cast<std::int64_t>(node[i] * kWide + child(&weights_[node[i] * kWide], place[i]));
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t leaf = node[i] * kWide + child(&weights_[node[i] * kWide], place[i]);
+        leaves[first + i] = static_cast<std::int64_t>(leaf);
+        weights[first + i] = weights_[leaf];
+      }
     }
   }
 
   // How much each of n drawn leaves is to count, so that what is learnt from them is as if all had
-  // been equally likely: (N P)^-beta, as a share of the largest among them.
-  void importance(const std::int64_t* leaves, std::size_t n, double beta, float* out) const {
-    float least = std::numeric_limits<float>::max();
-    for (std::size_t i = 0; i < n; ++i) least = std::min(least, weights_[static_cast<std::size_t>(leaves[i])]);
-    for (std::size_t i = 0; i < n; ++i)
-      out[i] = static_cast<float>(
-          std::pow(static_cast<double>(weights_[static_cast<std::size_t>(leaves[i])]) / least, -beta));
+  // been equally likely: (N P)^-beta, as a share of the largest among them. In place of their weights.
+  static void importance(double beta, std::size_t n, float* weights) {
+    const float least = *std::min_element(weights, weights + n);
+    const auto power = static_cast<float>(-beta);
+    for (std::size_t i = 0; i < n; ++i) weights[i] = std::pow(weights[i] / least, power);
   }
 
  private:
@@ -127,30 +128,38 @@ class SumTree {
   }
 
   template <class T>
-  static double sum(const T* children) {
-    double all = 0;
-    for (std::size_t i = 0; i < kWide; ++i) all += children[i];
-    return all;
+  static double four(const T* children) {
+    return ((static_cast<double>(children[0]) + children[1]) + children[2]) + children[3];
   }
 
-  // The child in which `place` lies, and `place` from where that child begins. Rounding may leave a
-  // place behind the last child: then it is in the last one that has any weight.
+  template <class T>
+  static double sum(const T* children) {
+    return ((four(children) + four(children + 4)) + four(children + 8)) + four(children + 12);
+  }
+
+  // Which of four, one behind the other, holds `place`; that is then counted from where it begins.
+  // Rounding may leave a place behind the last: then it is in the last one that has any weight.
+  static std::size_t among(double a, double b, double c, double d, double& place) {
+    const double begins[] = {0, a, a + b, a + b + c};
+    const std::size_t found = (begins[1] <= place) + (begins[2] <= place) + (begins[3] <= place);
+    if (begins[3] + d <= place) [[unlikely]] {
+      const double weights[] = {a, b, c, d};
+      std::size_t last = 3;
+      while (last > 0 && weights[last] == 0) --last;
+      place = weights[last];
+      return last;
+    }
+    place -= begins[found];
+    return found;
+  }
+
+  // First by fours, then within the four: few steps wait for one another.
   template <class T>
   static std::size_t child(const T* children, double& place) {
-    double until[kWide + 1];
-    until[0] = 0;
-    for (std::size_t i = 0; i < kWide; ++i) until[i + 1] = until[i] + children[i];
-    std::int64_t behind = 0;  // as wide as a double: the comparisons are counted in vectors
-    for (std::size_t i = 1; i <= kWide; ++i) behind += until[i] <= place;
-    auto found = static_cast<std::size_t>(behind);
-    if (found == kWide) [[unlikely]] {
-      do --found;
-      while (found > 0 && children[found] == 0);
-      place = children[found];
-      return found;
-    }
-    place -= until[found];
-    return found;
+    const std::size_t first =
+        4 * among(four(children), four(children + 4), four(children + 8), four(children + 12), place);
+    const T* in = children + first;
+    return first + among(in[0], in[1], in[2], in[3], place);
   }
 
   std::size_t leaves_;

@@ -29,7 +29,9 @@ void leaves_come_in_proportion_and_in_order() {
     // So many strata that each leaf gets its share of them, but for the two at its borders.
     const auto n = static_cast<std::size_t>(total) * 10;
     std::vector<std::int64_t> drawn(n);
-    tree.sample(1, 2, n, drawn.data());
+    std::vector<float> weighed(n);
+    tree.sample(1, 2, n, drawn.data(), weighed.data());
+    for (std::size_t i = 0; i < n; ++i) CHECK(weighed[i] == weights[static_cast<std::size_t>(drawn[i])]);
     CHECK(std::is_sorted(drawn.begin(), drawn.end()));
     std::vector<double> often(leaves);
     for (const auto leaf : drawn) ++often[static_cast<std::size_t>(leaf)];
@@ -55,13 +57,9 @@ void sums_follow_single_changes() {
 }
 
 void importance_is_a_share_of_the_largest() {
-  SumTree tree(3);
-  const float weights[] = {1, 4, 16};
-  tree.set(all_of(3).data(), weights, 3);
-  const std::int64_t drawn[] = {2, 1, 1};
-  float importance[3];
-  tree.importance(drawn, 3, 0.5, importance);
-  CHECK(importance[0] == 0.5f && importance[1] == 1.0f && importance[2] == 1.0f);
+  float weights[] = {16, 4, 4};
+  SumTree::importance(0.5, 3, weights);
+  CHECK(weights[0] == 0.5f && weights[1] == 1.0f && weights[2] == 1.0f);
 }
 
 void the_bytes_are_those_of_whole_nodes() {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from playmill import _native
 
 MASK = 2**64 - 1
-WIDE = 16
+WIDE = 4  # sixteen children of a node, and these by fours
 
 
 def mix64(x):
@@ -35,7 +35,7 @@ def plain_strata(seed, counter, count):
 
 
 class PlainTree:
-    """The same tree in lists: level 0 is the leaves, every other the sums of sixteen below."""
+    """The same tree in lists: level 0 is the leaves, every other the sums of four below."""
 
     def __init__(self, leaves):
         self.weights = [0.0] * leaves
