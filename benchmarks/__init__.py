@@ -23,6 +23,7 @@ NAMES = (
     "learn-tiny",
     "learn-skull-king",
     "resume",
+    "replay",
     "service",
     "soak",
     "gpu",

@@ -42,4 +42,7 @@ inline nanobind::bytes to_bytes(const std::vector<std::uint8_t>& data) {
 // Binds `Hall`; see hall.cpp.
 void bind_hall(nanobind::module_& m);
 
+// Binds `SumTree`; see sum_tree.cpp.
+void bind_sum_tree(nanobind::module_& m);
+
 }  // namespace playmill

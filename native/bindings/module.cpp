@@ -10,6 +10,7 @@
 #include "../core/policy_loss.hpp"
 #include "../core/returns.hpp"
 #include "../core/sample.hpp"
+#include "../core/vtrace.hpp"
 #include "../games/all_games.hpp"
 #include "arrays.hpp"
 #include "fields.hpp"
@@ -200,25 +201,47 @@ class KernelsHandle {
 
   void returns(Array<float, 3> reward, Bytes2 over, Bytes2 seat, Floats2 value, float gamma, float lambda,
                Floats2 advantage, Bytes2 usable) {
-    const auto steps = reward.shape(0);
-    const auto games = reward.shape(1);
-    want(over, "over", {steps, games});
-    want(seat, "seat", {steps, games});
-    want(value, "value", {steps, games});
-    want(advantage, "advantage", {steps, games});
-    want(usable, "usable", {steps, games});
-    const RolloutColumns columns{static_cast<int>(steps),
-                                 static_cast<int>(games),
-                                 static_cast<int>(reward.shape(2)),
-                                 reward.data(),
-                                 over.data(),
-                                 seat.data(),
-                                 value.data()};
+    const auto columns = rollout_columns(reward, over, seat, value);
+    want(advantage, "advantage", {reward.shape(0), reward.shape(1)});
+    want(usable, "usable", {reward.shape(0), reward.shape(1)});
     nb::gil_scoped_release release;
     seat_returns(workers_, columns, gamma, lambda, advantage.data(), usable.data());
   }
 
+  void vtrace(Array<float, 3> reward, Bytes2 over, Bytes2 seat, Floats2 value, Floats2 played, Floats2 now, float gamma,
+              float lambda, float rho, float c, Floats2 advantage, Floats2 target, Bytes2 usable) {
+    const auto columns = rollout_columns(reward, over, seat, value);
+    for (const auto* array : {&played, &now}) want(*array, "log_probability", {reward.shape(0), reward.shape(1)});
+    want(advantage, "advantage", {reward.shape(0), reward.shape(1)});
+    want(target, "target", {reward.shape(0), reward.shape(1)});
+    want(usable, "usable", {reward.shape(0), reward.shape(1)});
+    nb::gil_scoped_release release;
+    seat_vtrace(workers_, columns, {played.data(), now.data()}, {gamma, lambda, rho, c}, advantage.data(),
+                target.data(), usable.data());
+  }
+
  private:
+  static RolloutColumns rollout_columns(const Array<float, 3>& reward, const Bytes2& over, const Bytes2& seat,
+                                        const Floats2& value) {
+    const auto steps = reward.shape(0), games = reward.shape(1), seats = reward.shape(2);
+    want(over, "over", {steps, games});
+    want(seat, "seat", {steps, games});
+    want(value, "value", {steps, games});
+    // Rows may come from another process: a seat that is not there would be written past the end.
+    for (std::size_t i = 0; i < steps * games; ++i)
+      if (seat.data()[i] >= seats)
+        throw nb::value_error(("turn " + std::to_string(i) + ": there is no seat " + std::to_string(seat.data()[i]) +
+                               " among " + std::to_string(seats))
+                                  .c_str());
+    return {static_cast<int>(steps),
+            static_cast<int>(games),
+            static_cast<int>(seats),
+            reward.data(),
+            over.data(),
+            seat.data(),
+            value.data()};
+  }
+
   Workers workers_;
 };
 
@@ -261,6 +284,7 @@ NB_MODULE(_native, m) {
       .def_prop_ro("bytes", &PoolHandle::bytes);
 
   bind_hall(m);
+  bind_sum_tree(m);
 
   nb::class_<GameHandle>(m, "Game")
       .def(nb::init<const std::string&, const OptionValues&, std::uint64_t>(), "name"_a, "options"_a, "seed"_a)
@@ -329,5 +353,7 @@ NB_MODULE(_native, m) {
       .def("policy_loss", &KernelsHandle::loss, "logits"_a, "legal"_a, "action"_a, "log_probability"_a, "advantage"_a,
            "magnet"_a, "clip"_a, "entropy_weight"_a, "magnet_weight"_a, "gradient"_a.noconvert())
       .def("returns", &KernelsHandle::returns, "reward"_a, "over"_a, "seat"_a, "value"_a, "gamma"_a, "lambda_"_a,
-           "advantage"_a.noconvert(), "usable"_a.noconvert());
+           "advantage"_a.noconvert(), "usable"_a.noconvert())
+      .def("vtrace", &KernelsHandle::vtrace, "reward"_a, "over"_a, "seat"_a, "value"_a, "played"_a, "now"_a, "gamma"_a,
+           "lambda_"_a, "rho"_a, "c"_a, "advantage"_a.noconvert(), "target"_a.noconvert(), "usable"_a.noconvert());
 }

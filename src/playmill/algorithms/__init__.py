@@ -2,9 +2,11 @@
 
 from playmill.algorithms.ppo import PPO, Batch, Loss, fused_ppo_loss, ppo_loss
 from playmill.algorithms.returns import Returns, rows_by_advantage, seat_returns, seat_returns_plain
+from playmill.algorithms.vtrace import Age, vtrace_returns, vtrace_returns_plain
 
 __all__ = [
     "PPO",
+    "Age",
     "Batch",
     "Loss",
     "Returns",
@@ -13,4 +15,6 @@ __all__ = [
     "rows_by_advantage",
     "seat_returns",
     "seat_returns_plain",
+    "vtrace_returns",
+    "vtrace_returns_plain",
 ]
