@@ -10,7 +10,7 @@ namespace playmill {
 
 struct GeneralsOptions {
   int preset = 1;
-  int width = 20, height = 20, smallest = 0, largest = 0;
+  int width = 20, height = 20, smallest = 0, largest = 0, size_step = 1;
   int players = 2;
   int max_ticks = 1000;
   // From here on -1, or 0 of the choices, is what the preset says.
@@ -52,6 +52,8 @@ class GeneralsFacts {
        "sides of a map are drawn from this to width and height, the rest is mountain; 0: always the whole board"},
       {"largest", &Options::largest, 0, kMaxSide, "",
        "with smallest: the longest side of a map on a board that is larger; 0: width and height"},
+      {"size_step", &Options::size_step, 1, kMaxSide, "",
+       "with smallest: sides of maps differ by a multiple of this; 5 from 10 to 15: 10 and 15"},
       {"players", &Options::players, 2, kMaxSeats, "", "players on the board"},
       {"max_ticks", &Options::max_ticks, 1, 60000, "", "ticks after which it is a draw"},
       {"city_period", &Options::city_period, -1, 1000, "",

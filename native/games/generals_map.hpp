@@ -86,7 +86,8 @@ PM_FN int GeneralsMap<kSide, kPlayers>::draw_terrain(const Options& o, Random& r
   const auto side = [&](int most) {
     if (o.smallest == 0) return most;
     if (o.largest > 0 && o.largest < most) most = o.largest;
-    return o.smallest + static_cast<int>(random.below(static_cast<std::uint32_t>(most - o.smallest + 1)));
+    const int sizes = (most - o.smallest) / o.size_step + 1;
+    return o.smallest + o.size_step * static_cast<int>(random.below(static_cast<std::uint32_t>(sizes)));
   };
   const int w = side(o.width), h = o.smallest > 0 && o.width == o.height ? w : side(o.height);
   mountain.clear();

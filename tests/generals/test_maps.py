@@ -56,6 +56,9 @@ def test_maps_are_as_large_as_smallest_and_largest_say():
     assert found == {(w, h) for w in (10, 11, 12) for h in (10, 11, 12)}
     assert {sides(start(seed, **options, smallest=10, largest=10)) for seed in range(20)} == {(10, 10)}
     assert max(max(sides(start(seed, **options, smallest=10))) for seed in range(60)) == 15
+    stepped = {sides(start(seed, **options, smallest=10, size_step=5)) for seed in range(60)}
+    assert stepped == {(10, 10), (15, 15)}
+    assert {sides(start(seed, **options, smallest=10, size_step=6)) for seed in range(20)} == {(10, 10)}
 
 
 def apart(text):
