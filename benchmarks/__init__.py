@@ -25,6 +25,7 @@ NAMES = (
     "resume",
     "service",
     "soak",
+    "weights",
     "gpu",
     "gpu-strength",
     "generals-gpu",

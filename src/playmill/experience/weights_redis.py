@@ -85,7 +85,22 @@ def connect(url: str, password: str | None = None) -> Any:
     with _told(redis):
         client = redis.Redis.from_url(url, **options)
         client.ping()
+        if _open_to_all(redis, client):
+            raise WeightsError("this Redis lets everybody in without the password; set requirepass there")
     return client
+
+
+def _open_to_all(redis: Any, client: Any) -> bool:
+    """Whether the broker also answers who gives no password: where none is set, it takes any."""
+    pool = client.connection_pool
+    options = {k: v for k, v in pool.connection_kwargs.items() if k not in ("username", "password")}
+    stranger = redis.ConnectionPool(connection_class=pool.connection_class, max_connections=1, **options)
+    try:
+        return bool(redis.Redis(connection_pool=stranger).ping())
+    except (redis.AuthenticationError, redis.ResponseError):
+        return False
+    finally:
+        stranger.disconnect()
 
 
 class RedisPublisher(Publisher):
@@ -259,7 +274,7 @@ class _told(contextlib.AbstractContextManager[None]):
         if not isinstance(error, self._redis.RedisError):
             return
         if isinstance(error, self._redis.AuthenticationError):
-            text = f"Redis refuses the password, or has none set ({error}); set requirepass and give the same"
+            text = f"Redis refuses the password ({error}); give the one that requirepass sets there"
         elif isinstance(error, self._redis.ConnectionError | self._redis.TimeoutError):
             text = f"Redis is away ({error}); is it running?"
         else:
