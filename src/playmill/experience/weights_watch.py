@@ -20,7 +20,7 @@ from playmill.experience.weights import (
 )
 from playmill.experience.weights_shared import SharedPublisher, WeightsInUse
 
-EVERY = 0.004
+EVERY = 0.002
 """Seconds between two looks for a newer version."""
 PAUSE = 0.5
 """Seconds until what failed is tried again."""
