@@ -63,6 +63,7 @@ class MetricsEndpoint:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = AT_ONCE
     block_on_close = False
 
     def __init__(self, address: tuple[str, int], meters: PrometheusMeters, token: str) -> None:
