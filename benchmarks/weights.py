@@ -18,7 +18,8 @@ import numpy as np
 
 from benchmarks.bars import Bar, Result
 from benchmarks.broker import running_broker
-from playmill.experience.weights import Publisher, Tensors
+from playmill.experience.weights import Publisher
+from playmill.experience.weights_format import Tensors
 from playmill.experience.weights_redis import RedisFollower, RedisPublisher
 from playmill.experience.weights_shared import SharedFollower, SharedPublisher
 from playmill.experience.weights_watch import Relay, WeightsWatch

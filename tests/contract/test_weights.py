@@ -267,7 +267,7 @@ def test_a_damaged_version_is_counted_once_and_play_keeps_what_it_has(tmp_path):
     watch = WeightsWatch(StoreFollower(f"file://{tmp_path}", look=0.0), on_problem=told.append)
     assert watch.first(10)[0] == 1
     bad = pack(2, tensors(2))
-    publisher.put(bad._replace(data=bad.data[:-1] + b"\xff"))
+    publisher.put(bad._replace(data=bytes(bad.data)[:-1] + b"\xff"))
     until(lambda: watch.stats().bad == 1)
     time.sleep(0.6)  # it is tried again meanwhile
     assert watch.take() is None

@@ -9,25 +9,22 @@ are 1, 2, ... and only grow; numbers may be left out.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
+from playmill.experience import weights_format
+from playmill.experience.weights_format import Array, Draft, Tensors
 from playmill.games import PlaymillError
 
 MOST_BYTES = 512 << 20
 """The largest blob: what one value of Redis holds."""
 MOST_VERSION = (1 << 53) - 1
 """Versions are exact in JSON, whoever reads it."""
-
-Tensors = dict[str, np.ndarray[Any, Any]]
 
 _RUN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
@@ -50,7 +47,7 @@ class Blob(NamedTuple):
     version: int
     published: float
     sha256: bytes
-    data: bytes
+    data: bytes | memoryview
 
 
 class Publisher(ABC):
@@ -68,7 +65,7 @@ class Publisher(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
-    def publish(self, version: int, tensors: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    def publish(self, version: int, tensors: Mapping[str, Array]) -> None:
         """Publishes a version that is newer than all before it. The arrays are copied."""
         self.put(pack(version, tensors))
 
@@ -93,34 +90,39 @@ class Follower(ABC):
         return blob.version, unpack(blob)
 
 
-def pack(version: int, tensors: Mapping[str, np.ndarray[Any, Any]]) -> Blob:
-    """A version as a blob, published now."""
+def prepare(version: int, tensors: Mapping[str, Array]) -> tuple[float, Draft]:
+    """The moment, and what is to be written."""
     if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= MOST_VERSION:
         raise WeightsError(f"a version is a whole number from 1 to {MOST_VERSION}, got {version!r}")
     if not tensors:
         raise WeightsError("there are no tensors to publish")
     published = time.time()
     try:
-        arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
-        data = save(arrays, metadata={"version": str(version), "published": repr(published)})
-    except (SafetensorError, AttributeError, KeyError, TypeError, ValueError) as error:
-        text = f"these tensors cannot be published ({error}); give names and arrays of plain numbers"
-        raise WeightsError(text) from error
-    fits(len(data), MOST_BYTES)
+        notes = {"version": str(version), "published": repr(published)}
+        return published, weights_format.draft(tensors, notes)
+    except ValueError as error:
+        raise WeightsError(f"{error} cannot be published; give names and arrays of plain numbers") from None
+
+
+def pack(version: int, tensors: Mapping[str, Array]) -> Blob:
+    """A version as a blob, published now."""
+    published, draft = prepare(version, tensors)
+    fits(draft.size, MOST_BYTES)
+    data = np.empty(draft.size, np.uint8).data
+    draft.write(data)
     return Blob(version, published, hashlib.sha256(data).digest(), data)
 
 
-def checked(version: int, sha256: bytes, data: bytes) -> Blob:
+def checked(version: int, sha256: bytes, data: bytes | memoryview) -> Blob:
     """The blob of these bytes, if they have this hash and hold this version."""
     if hashlib.sha256(data).digest() != sha256:
         raise BadWeights(
             f"the bytes of weights version {version} do not have their sha256: damaged on the way"
         )
     try:
-        size = int.from_bytes(data[:8], "little")
-        notes = json.loads(data[8 : 8 + size])["__metadata__"]
+        notes = weights_format.read_notes(memoryview(data))
         blob = Blob(int(notes["version"]), float(notes["published"]), sha256, data)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise BadWeights(f"what lies there as version {version} was not published by Playmill") from error
     if blob.version != version:
         raise BadWeights(f"what lies there as version {version} is version {blob.version}")
@@ -128,10 +130,15 @@ def checked(version: int, sha256: bytes, data: bytes) -> Blob:
 
 
 def unpack(blob: Blob) -> Tensors:
-    """The arrays of a blob; writable, and the caller's own."""
+    """The arrays of a blob, writable and the caller's own: in its memory, where that can be written."""
+    data = memoryview(blob.data)
+    if data.readonly:
+        own = np.empty(len(data), np.uint8)
+        own[:] = data
+        data = own.data
     try:
-        return load(blob.data)
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        return weights_format.read(data)
+    except ValueError as error:
         raise BadWeights(f"weights version {blob.version} is not safetensors: {error}") from error
 
 

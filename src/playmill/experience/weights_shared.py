@@ -15,12 +15,16 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import mmap
 import os
 import stat
 import struct
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+
+import numpy as np
 
 from playmill.experience.weights import (
     MOST_BYTES,
@@ -33,8 +37,10 @@ from playmill.experience.weights import (
     checked,
     fits,
     grows,
+    prepare,
     run_name,
 )
+from playmill.experience.weights_format import Array
 
 MAGIC = b"playwght"
 FORMAT = 1
@@ -87,16 +93,16 @@ class _Memory:
     def start(self, index: int) -> int:
         return mmap.PAGESIZE + index * self.stride
 
-    def store(self, blob: Blob) -> None:
-        """Fills the next buffer, then names it the newest."""
+    def store(self, version: int, size: int, fill: Callable[[memoryview], bytes]) -> None:
+        """Has the next buffer filled, then names it the newest. `fill` returns the sha256."""
         word = self.words[NEWEST]
         index = ((word & 0xFF) + 1) % self.buffers if word else 0
         start = self.start(index)
         BUFFER.pack_into(self.bytes, start, 0, 0, b"")
-        begin = start + BUFFER_HEAD
-        self.bytes[begin : begin + len(blob.data)] = blob.data
-        BUFFER.pack_into(self.bytes, start, blob.version, len(blob.data), blob.sha256)
-        self.words[NEWEST] = blob.version << 8 | index
+        with self.bytes[start + BUFFER_HEAD : start + BUFFER_HEAD + size] as room:
+            sha256 = fill(room)
+        BUFFER.pack_into(self.bytes, start, version, size, sha256)
+        self.words[NEWEST] = version << 8 | index
 
     def close(self) -> None:
         self.words.release()
@@ -140,14 +146,21 @@ class SharedPublisher(Publisher):
     def newest(self) -> int:
         return 0 if self._memory is None else self._memory.words[NEWEST] >> 8
 
+    def publish(self, version: int, tensors: Mapping[str, Array]) -> None:
+        _, draft = prepare(version, tensors)
+
+        def fill(room: memoryview) -> bytes:
+            draft.write(room)
+            return hashlib.sha256(room).digest()
+
+        self._store(version, draft.size, fill)
+
     def put(self, blob: Blob) -> None:
-        fits(len(blob.data), self._most)
-        grows(blob.version, self.newest())
-        memory = self._memory
-        if memory is None or len(blob.data) > memory.room or memory.words[MOVED] or self._removed(memory):
-            self._move(blob)
-        else:
-            memory.store(blob)
+        def fill(room: memoryview) -> bytes:
+            room[:] = blob.data
+            return blob.sha256
+
+        self._store(blob.version, len(blob.data), fill)
 
     def close(self) -> None:
         if self._memory is not None:
@@ -156,6 +169,23 @@ class SharedPublisher(Publisher):
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+    def _store(self, version: int, size: int, fill: Callable[[memoryview], bytes]) -> None:
+        fits(size, self._most)
+        grows(version, self.newest())
+        old = self._memory
+        if old is not None and size <= old.room and not old.words[MOVED] and not self._removed(old):
+            old.store(version, size, fill)
+            return
+        beside, memory = self._make(size)
+        memory.store(version, size, fill)
+        if old is not None:
+            # Readers of the old file look for another from now on, and keep to it until there is one.
+            old.words[MOVED] = 1
+        beside.replace(self.path)
+        self._memory = memory
+        if old is not None:
+            old.close()
 
     def _hold(self) -> int:
         """One publisher at a time, until it is closed or dies."""
@@ -178,31 +208,26 @@ class SharedPublisher(Publisher):
             return True
         return (found.st_dev, found.st_ino) != memory.file
 
-    def _move(self, blob: Blob) -> None:
-        """A new file with this version in it takes the place of the old one."""
+    def _make(self, size: int) -> tuple[Path, _Memory]:
+        """A new file for weights of that size, beside the place it will have."""
         beside = self.path.with_name(f".{self.path.name}.new")
-        beside.unlink(missing_ok=True)
-        descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = -1
         try:
-            wanted = len(blob.data) + len(blob.data) // 8 + BUFFER_HEAD
+            beside.unlink(missing_ok=True)
+            descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            wanted = size + size // 8 + BUFFER_HEAD
             stride = wanted + -wanted % mmap.PAGESIZE
             # Taken now: where shared memory is short this is an error, and a write later would be SIGBUS.
             os.posix_fallocate(descriptor, 0, mmap.PAGESIZE + BUFFERS * stride)
             os.pwrite(descriptor, HEAD.pack(MAGIC, FORMAT, BUFFERS, stride), 0)
-            memory = _Memory(descriptor, beside, writable=True)
+            return beside, _Memory(descriptor, beside, writable=True)
         except OSError as error:
-            beside.unlink(missing_ok=True)
+            if descriptor >= 0:
+                beside.unlink(missing_ok=True)
             raise WeightsError(f"no room for the weights at {self.path}: {error.strerror}") from error
         finally:
-            os.close(descriptor)
-        memory.store(blob)
-        old, self._memory = self._memory, memory
-        if old is not None:
-            # Readers of the old file look for another from now on, and keep to it until there is one.
-            old.words[MOVED] = 1
-        beside.replace(self.path)
-        if old is not None:
-            old.close()
+            if descriptor >= 0:
+                os.close(descriptor)
 
 
 class SharedFollower(Follower):
@@ -253,7 +278,7 @@ class SharedFollower(Follower):
             self._memory.close()
         self._memory = memory
 
-    def _copy(self, word: int) -> tuple[bytes, bytes] | None:
+    def _copy(self, word: int) -> tuple[bytes, memoryview] | None:
         """Hash and bytes of the version, unless it was overwritten meanwhile."""
         memory, version, index = self._memory, word >> 8, word & 0xFF
         if memory is None or index >= memory.buffers:
@@ -263,6 +288,7 @@ class SharedFollower(Follower):
         if held != version or size > memory.room:
             return None
         fits(size, self._most)
-        data = bytes(memory.bytes[start + BUFFER_HEAD : start + BUFFER_HEAD + size])
+        data = np.empty(size, np.uint8)
+        data[:] = memory.bytes[start + BUFFER_HEAD : start + BUFFER_HEAD + size]
         held, _, _ = BUFFER.unpack_from(memory.bytes, start)
-        return (sha256, data) if held == version else None
+        return (sha256, data.data) if held == version else None

@@ -130,7 +130,7 @@ class StorePublisher(Publisher):
     def put(self, blob: Blob) -> None:
         fits(len(blob.data), self._most)
         grows(blob.version, self.newest())
-        self._folder.write(blob_name(blob.version), blob.data)
+        self._folder.write(blob_name(blob.version), bytes(blob.data))
         pointer = {"version": blob.version, "sha256": blob.sha256.hex(), "size": len(blob.data)}
         self._folder.write(POINTER, json.dumps(pointer).encode())
         self._clear(blob.version)

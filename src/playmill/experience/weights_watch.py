@@ -14,10 +14,10 @@ from playmill.experience.weights import (
     BadWeights,
     Blob,
     Follower,
-    Tensors,
     WeightsError,
     unpack,
 )
+from playmill.experience.weights_format import Tensors
 from playmill.experience.weights_shared import SharedPublisher, WeightsInUse
 
 EVERY = 0.002
