@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from playmill.experience.weights import BadWeights, NoWeights, WeightsError, pack
+from playmill.experience.weights_later import LaterPublisher
 from playmill.experience.weights_open import open_follower, open_publisher
 from playmill.experience.weights_redis import RedisFollower, RedisPublisher, connect, names
 from playmill.experience.weights_shared import SharedFollower, SharedPublisher
@@ -89,6 +90,50 @@ def test_a_run_by_its_name_alone(monkeypatch, tmp_path):
     publisher.close()
     with pytest.raises(WeightsError):
         open_publisher("redis://:x@127.0.0.1:1", "a\nb")
+
+
+# Later
+
+
+def test_a_learner_goes_on_while_its_weights_are_on_their_way(where):
+    later = LaterPublisher(open_publisher(where, "run"), **SILENT)
+    follower = open_follower(where, "run")
+    weights = tensors(1)
+    later.publish(1, weights)
+    weights["w"][:] = 99  # the next update
+    assert later.flush(10)
+    found, arrays = follower.fetch()
+    assert (found, arrays["w"][0, 0]) == (1, 1.0)
+    for version in range(2, 30):
+        later.publish(version, tensors(version))
+    with pytest.raises(WeightsError, match="go on with 30"):
+        later.publish(29, tensors(29))
+    assert later.flush(10)
+    stats = later.stats()
+    assert (stats.published + stats.skipped, stats.failed) == (29, 0)
+    later.close()
+    assert follower.fetch()[0] == 29
+
+
+def test_a_broker_that_is_away_costs_no_training(redis_server):  # noqa: F811
+    told = []
+    later = LaterPublisher(RedisPublisher(redis_server.url, "run"), told.append)
+    redis_server.kill()
+    for version in (1, 2, 3):
+        began = time.monotonic()
+        later.publish(version, tensors(version))
+        assert time.monotonic() - began < 0.4
+    assert not later.flush(0.1)
+    redis_server.start()
+    assert later.flush(10)
+    assert RedisFollower(redis_server.url, "run").fetch()[0] == later.newest() == 3
+    assert later.stats().failed > 0
+    assert all("Redis" in text for text in told)
+    redis_server.kill()
+    later.publish(4, tensors(4))
+    began = time.monotonic()
+    later.close(within=0.1)
+    assert time.monotonic() - began < 5
 
 
 # Redis

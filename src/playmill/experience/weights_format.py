@@ -2,8 +2,8 @@
 
     8 bytes: size of the header | header (JSON, padded to 8 bytes) | the tensors, one after another
 
-The library makes two copies each way, in fresh memory whose pages cost more than the copies do, and weights go
-to every actor again and again. What is written here the library reads, and the other way round.
+The library makes two copies each way, in fresh memory whose pages cost more than the copies do, and weights
+go to every actor again and again. What is written here the library reads, and the other way round.
 """
 
 from __future__ import annotations
