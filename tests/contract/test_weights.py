@@ -1,6 +1,7 @@
 """Weights wherever they can lie: one contract; then what is Redis's, a store's, a relay's, a watch's own."""
 
 import json
+import subprocess
 import threading
 import time
 
@@ -8,9 +9,10 @@ import numpy as np
 import pytest
 
 from playmill.experience.weights import BadWeights, NoWeights, WeightsError, pack
+from playmill.experience.weights_broker import connect
 from playmill.experience.weights_later import LaterPublisher
 from playmill.experience.weights_open import open_follower, open_publisher
-from playmill.experience.weights_redis import RedisFollower, RedisPublisher, connect, names
+from playmill.experience.weights_redis import RedisFollower, RedisPublisher, names
 from playmill.experience.weights_shared import SharedFollower, SharedPublisher
 from playmill.experience.weights_store import StoreFollower, StorePublisher
 from playmill.experience.weights_watch import Relay, WeightsWatch
@@ -188,6 +190,37 @@ def test_redis_needs_a_password(redis_server):  # noqa: F811
         connect(redis_server.bare_url, "wrong")
     with pytest.raises(WeightsError, match="no address of Redis"):
         connect("http://:x@127.0.0.1")
+
+
+def test_other_hosts_are_reached_by_tls_alone_and_certificates_are_checked():
+    for host in ("example.org", "10.0.0.7", "[2001:db8::1]"):
+        with pytest.raises(WeightsError, match="another host: use rediss"):
+            connect(f"redis://:secret@{host}:6379")
+    with pytest.raises(WeightsError, match="leave out ssl_cert_reqs"):
+        connect("rediss://:secret@127.0.0.1:6379?ssl_cert_reqs=none")
+    with pytest.raises(WeightsError, match="the address of Redis is wrong"):
+        connect("redis://:secret@127.0.0.1:6379?socket_timeout=soon")
+
+
+def test_weights_go_through_tls(tmp_path):
+    certificate, private_key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    made = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=localhost "
+        f"-addext subjectAltName=DNS:localhost -keyout {private_key} -out {certificate}"
+    )
+    subprocess.run(made.split(), check=True, capture_output=True)
+    with running_redis() as server:
+        server.kill()
+        server.start(
+            *("--port", "0", "--tls-port", str(server.port), "--tls-auth-clients", "no"),
+            *("--tls-cert-file", str(certificate), "--tls-key-file", str(private_key)),
+        )
+        url = f"rediss://:{server.password}@localhost:{server.port}/0"
+        with pytest.raises(WeightsError, match="certificate"):
+            connect(url)
+        url = f"{url}?ssl_ca_certs={certificate}"
+        RedisPublisher(url, "run").publish(1, tensors(1))
+        assert RedisFollower(url, "run").fetch()[0] == 1
 
 
 def test_a_server_that_asks_for_no_password_is_refused():

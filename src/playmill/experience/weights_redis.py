@@ -15,7 +15,6 @@ import importlib
 import json
 import time
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from playmill.experience.weights import (
     MOST_BYTES,
@@ -30,13 +29,13 @@ from playmill.experience.weights import (
     grows,
     run_name,
 )
+from playmill.experience.weights_broker import Told, connect
 
 KEEP = 3
 """Versions whose blobs stay, for followers that are reading them."""
 LOOK = 1.0
 """Seconds between two looks at the pointer, in case an announcement was lost."""
 TRIES = 5
-TIMEOUT = 10.0
 
 
 class _Names(NamedTuple):
@@ -60,49 +59,6 @@ def names(run: str) -> _Names:
     return _Names(pointer, f"{pointer}:stored")
 
 
-def connect(url: str, password: str | None = None) -> Any:
-    """A client of the broker at redis://, rediss:// (TLS) or unix://, which must want a password."""
-    try:
-        redis = importlib.import_module("redis")
-    except ImportError:
-        raise WeightsError("Redis needs its client: pip install 'playmill[redis]'") from None
-    parts = urlsplit(url)
-    if parts.scheme not in ("redis", "rediss", "unix"):
-        raise WeightsError(f"{parts.scheme}:// is no address of Redis; give redis://, rediss:// or unix://")
-    if not (password or parts.password or "password=" in parts.query):
-        raise WeightsError(
-            "Redis without a password is open to everybody; set requirepass there and give the password"
-        )
-    # One more try, for a connection that a restart of the broker left behind; longer waits are the caller's.
-    again = redis.retry.Retry(redis.backoff.NoBackoff(), 1)
-    options: dict[str, Any] = {
-        "socket_timeout": TIMEOUT,
-        "socket_connect_timeout": TIMEOUT,
-        "retry": again,
-    }
-    if password:
-        options["password"] = password
-    with _told(redis):
-        client = redis.Redis.from_url(url, **options)
-        client.ping()
-        if _open_to_all(redis, client):
-            raise WeightsError("this Redis lets everybody in without the password; set requirepass there")
-    return client
-
-
-def _open_to_all(redis: Any, client: Any) -> bool:
-    """Whether the broker also answers who gives no password: where none is set, it takes any."""
-    pool = client.connection_pool
-    options = {k: v for k, v in pool.connection_kwargs.items() if k not in ("username", "password")}
-    stranger = redis.ConnectionPool(connection_class=pool.connection_class, max_connections=1, **options)
-    try:
-        return bool(redis.Redis(connection_pool=stranger).ping())
-    except (redis.AuthenticationError, redis.ResponseError):
-        return False
-    finally:
-        stranger.disconnect()
-
-
 class RedisPublisher(Publisher):
     """Puts blobs under keys with their version, then moves the pointer and announces it."""
 
@@ -124,7 +80,7 @@ class RedisPublisher(Publisher):
         self._redis = importlib.import_module("redis")
 
     def newest(self) -> int:
-        with _told(self._redis):
+        with Told(self._redis):
             found = self._client.get(self._names.pointer)
         return 0 if found is None else _read(found, self._names).version
 
@@ -133,7 +89,7 @@ class RedisPublisher(Publisher):
         grows(blob.version, self.newest())
         key = self._names.blob(blob.version)
         pointer = {"version": blob.version, "sha256": blob.sha256.hex(), "key": key, "size": len(blob.data)}
-        with _told(self._redis):
+        with Told(self._redis):
             # Noted before it is there: what a kill leaves behind is found and deleted by the next version.
             self._client.sadd(self._names.stored, blob.version)
             self._client.set(key, blob.data)
@@ -196,7 +152,7 @@ class RedisFollower(Follower):
             self._hear()
         if time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + self._look
-            with _told(self._redis):
+            with Told(self._redis):
                 if self._listener is None:
                     listener = self._client.pubsub(ignore_subscribe_messages=True)
                     listener.subscribe(self._names.pointer)
@@ -207,7 +163,7 @@ class RedisFollower(Follower):
 
     def fetch_blob(self) -> Blob:
         for _ in range(TRIES):
-            with _told(self._redis):
+            with Told(self._redis):
                 pointer = self._pointer()
                 fits(pointer.size, self._most)
                 size = self._client.strlen(pointer.key)
@@ -262,21 +218,3 @@ def _read(found: bytes, names: _Names) -> _Pointer:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadWeights(f"{names.pointer} was not written by Playmill ({error}); delete that key") from error
     return pointer
-
-
-class _told(contextlib.AbstractContextManager[None]):
-    """Turns what the client raises into a line that says what to do."""
-
-    def __init__(self, redis: Any) -> None:
-        self._redis = redis
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if not isinstance(error, self._redis.RedisError):
-            return
-        if isinstance(error, self._redis.AuthenticationError):
-            text = f"Redis refuses the password ({error}); give the one that requirepass sets there"
-        elif isinstance(error, self._redis.ConnectionError | self._redis.TimeoutError):
-            text = f"Redis is away ({error}); is it running?"
-        else:
-            text = f"Redis refuses: {error}"
-        raise WeightsError(text) from error
