@@ -205,8 +205,8 @@ def test_other_hosts_are_reached_by_tls_alone_and_certificates_are_checked():
 def test_weights_go_through_tls(tmp_path):
     certificate, private_key = tmp_path / "cert.pem", tmp_path / "key.pem"
     made = (
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=localhost "
-        f"-addext subjectAltName=DNS:localhost -keyout {private_key} -out {certificate}"
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 "
+        f"-subj /CN=localhost -addext subjectAltName=DNS:localhost -keyout {private_key} -out {certificate}"
     )
     subprocess.run(made.split(), check=True, capture_output=True)
     with running_redis() as server:
