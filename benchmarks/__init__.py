@@ -26,6 +26,7 @@ NAMES = (
     "replay",
     "service",
     "soak",
+    "weights",
     "gpu",
     "gpu-strength",
     "generals-gpu",

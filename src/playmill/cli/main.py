@@ -14,6 +14,7 @@ from playmill.cli.arguments import call_with_arguments
 from playmill.cli.serve import serve_command
 from playmill.cli.train import train_command
 from playmill.games import IllegalAction, PlaymillError, unknown
+from playmill.telemetry import TelemetryError
 
 DESCRIPTION = "Turns the rules of a turn-based game into a strong agent."
 
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = list(sys.argv[1:] if argv is None else argv)
     try:
         _dispatch(args)
-    except (PlaymillError, CheckpointError, IllegalAction) as error:
+    except (PlaymillError, CheckpointError, IllegalAction, TelemetryError) as error:
         text = str(error) if isinstance(error, IllegalAction) else escape(str(error))
         Console(stderr=True).print(f"[bold red]playmill:[/] {text}", highlight=False, soft_wrap=True)
         raise SystemExit(2) from None
