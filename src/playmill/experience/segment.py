@@ -22,8 +22,8 @@ from playmill.games import PlaymillError
 MAGIC = b"playsegm"
 FORMAT = 1
 HEADER = struct.Struct("<8sII64sQQQQIIIIQ24x")
-"""Magic, sum, format, run, schema hash, actor, epoch, sequence, steps, seats, bytes of an observation, of legal
-bits, of the message."""
+"""Magic, sum, format, run, schema hash, actor, epoch, sequence, steps, seats, bytes of an observation, of
+legal bits, of the message."""
 SUMMED = 12
 """Where that which the sum covers begins."""
 RUN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", re.ASCII)
