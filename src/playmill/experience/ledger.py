@@ -146,8 +146,8 @@ class Ledger:
     # ---- The proof ----
 
     def prove(self, produced: Mapping[Source, int], waiting: Iterable[Identity]) -> Proof:
-        """Ask the channel for `produced` first, for `waiting` after it, and take the ledger last: then nothing
-        that moves meanwhile looks lost. What came after `produced` was asked counts as produced too."""
+        """Ask the channel for `produced` first, for `waiting` after it, and take the ledger last: then
+        nothing that moves meanwhile looks lost. What came later than `produced` counts as produced too."""
         waits: Book = {}
         for identity in waiting:
             waits.setdefault((identity.actor, identity.epoch), Spans()).add(identity.sequence)
