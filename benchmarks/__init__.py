@@ -25,6 +25,7 @@ NAMES = (
     "resume",
     "service",
     "soak",
+    "transport",
     "gpu",
     "gpu-strength",
     "generals-gpu",
