@@ -24,6 +24,9 @@ JOINED = 16 << 10
 """Messages up to that size are copied behind their head; larger ones are sent from where they are."""
 AGAIN, AT_LAST = 0.05, 2.0
 """Seconds before a broker that is away or full is tried again: first, and after many tries."""
+REMEMBERED, REMEMBERED_BYTES = 3.0, 64 << 20
+"""Seconds and bytes for which messages are kept that the broker has taken: one that writes its log every
+second may forget the last of them when it dies."""
 LOOK = 0.005
 """Seconds between two looks whether a crowded stream has room."""
 
@@ -76,6 +79,8 @@ class RedisSender:
         """How many of the queue are on their way."""
         self._collected = 0
         """Bytes of the queue that are neither on their way nor on disk."""
+        self._taken: deque[tuple[float, _Item]] = deque()
+        self._taken_bytes = 0
         self._length, self._mean = 0, 0.0
         self._try_at, self._patience, self._look_at = 0.0, AGAIN, 0.0
         self.away = False
@@ -179,6 +184,7 @@ class RedisSender:
     def _launch(self) -> None:
         if self._connection is None:
             self._connection = self._link.connection()
+            self._remind()
         batch: list[tuple[Identity, bytes]] = []
         size = 0
         for item in self._queue:
@@ -234,10 +240,31 @@ class RedisSender:
             item = self._queue.popleft()
             if item.path is not None:
                 self._spool.remove(item.path)
+            else:
+                self._remember(item)
         self._flying = 0
         self._length = int(reply[-1]) if isinstance(reply, list) else 0
         self.away, self._patience = False, AGAIN
         return True
+
+    def _remember(self, item: _Item) -> None:
+        now = time.monotonic()
+        self._taken.append((now, item))
+        self._taken_bytes += item.size
+        while self._taken[0][0] < now - REMEMBERED or self._taken_bytes > REMEMBERED_BYTES:
+            self._taken_bytes -= self._taken.popleft()[1].size
+            if not self._taken:
+                return
+
+    def _remind(self) -> None:
+        """Whatever a broker forgot that came back goes first, so that no mark ever stands above a gap."""
+        _, actor, epoch = self._of
+        mark = int(self._link.client().hget(self._keys["produced"], b"%d:%d" % (actor, epoch)) or 0)
+        forgotten = [item for _, item in self._taken if item.identity.sequence >= mark]
+        self._queue.extendleft(reversed(forgotten))
+        self._collected += sum(item.size for item in forgotten)
+        self._taken.clear()
+        self._taken_bytes = 0
 
     def _refused(self, error: Exception) -> None:
         """A broker without memory or disk takes nothing for a while: that is back-pressure."""
