@@ -70,16 +70,16 @@ class Link:
         self._client.close()
 
     def _check_broker(self) -> None:
+        closed = self._socket is not None and stat.S_IMODE(self._socket.stat().st_mode) & 0o007 == 0
+        # Strangers first: then the password is not shown to a broker that wants none.
+        if not closed and self._lets_strangers_in():
+            raise PlaymillError("this Redis lets everybody in: set `requirepass` there and give the password")
         try:
             self._client.ping()
         except self.redis.AuthenticationError:
             raise PlaymillError(
                 "the broker does not take this password; give the one it was started with"
             ) from None
-        if self._socket is not None and stat.S_IMODE(self._socket.stat().st_mode) & 0o007 == 0:
-            return
-        if self._lets_strangers_in():
-            raise PlaymillError("this Redis lets everybody in: set `requirepass` there and give the password")
 
     def _lets_strangers_in(self) -> bool:
         """Whether the broker answers without a password; where it has none, it takes any."""

@@ -179,5 +179,7 @@ class RingFile:
     def close(self) -> None:
         """Lets go of the file; the memory lives as long as views of it."""
         if self.descriptor >= 0:
+            # The mapping has a descriptor of its own, which would keep the lock.
+            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
             os.close(self.descriptor)
             self.descriptor = -1
