@@ -1,6 +1,8 @@
 """What Redis adds: brokers that are away, full, open to strangers, or full of strangers' messages."""
 
 import os
+import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -8,6 +10,8 @@ import tracemalloc
 
 import pytest
 
+from benchmarks.broker import free_port
+from playmill.experience import redis_link
 from playmill.experience.ledger import Ledger
 from playmill.experience.redis_link import Link, key
 from playmill.experience.redis_receiver import LETTERS, RedisReceiver
@@ -47,20 +51,20 @@ def test_addresses_that_are_not_safe_are_refused(url, says, tmp_path):
 
 
 def test_a_broker_without_a_password_is_refused(tmp_path):
-    with running_redis("--requirepass", "") as broker, closing(RedisReceiver(broker.url, RUN)) as (receiver,):
-        with pytest.raises(PlaymillError, match="requirepass"):
-            receiver.receive(1, 0.0)
-        sender = RedisSender(broker.url, RUN, 0, 0, tmp_path)
-        with pytest.raises(PlaymillError, match="requirepass"):
-            sender.send(Identity(RUN, 0, 0, 0), b"x", 1.0)
+    with running_redis("--requirepass", "") as broker:
+        for _ in range(2):
+            with pytest.raises(PlaymillError, match="requirepass"):
+                RedisReceiver(broker.url, RUN)
+            with pytest.raises(PlaymillError, match="requirepass"):
+                RedisSender(broker.url, RUN, 0, 0, tmp_path)
 
 
 def test_a_wrong_password_is_an_error_and_no_reason_to_wait(redis_server, tmp_path):
     url = redis_server.url.replace(redis_server.password, "guessed")
     with pytest.raises(PlaymillError, match="password"):
-        RedisReceiver(url, RUN).receive(1, 5.0)
+        RedisReceiver(url, RUN)
     with pytest.raises(PlaymillError, match="password"):
-        RedisSender(url, RUN, 0, 0, tmp_path).send(Identity(RUN, 0, 0, 0), b"x", 5.0)
+        RedisSender(url, RUN, 0, 0, tmp_path)
 
 
 @pytest.mark.parametrize(("mode", "fine"), [("700", True), ("777", False)])
@@ -128,6 +132,63 @@ def test_what_a_broker_forgot_is_sent_again(carrier, redis_server):
         assert Ledger(RUN).prove(receiver.produced(), receiver.waiting()).holds
 
 
+def test_a_broker_that_hangs_does_not_hold_up_the_actor(redis_server, tmp_path, monkeypatch):
+    monkeypatch.setattr(redis_link, "ANSWER", 0.4)
+    carrier = Redis(tmp_path, redis_server.url)
+    with closing(carrier.sender(), carrier.receiver()) as (sender, receiver):
+        names = hand_over(sender, 2)
+        redis_server._process.send_signal(signal.SIGSTOP)
+        try:
+            end, sequence, waits = time.monotonic() + 2.5, 2, []
+            while time.monotonic() < end:
+                begin = time.monotonic()
+                name = Identity(RUN, 0, 0, sequence)
+                if sender.send(name, a_message(name), 0.05):
+                    names.append(name)
+                    sequence += 1
+                waits.append(time.monotonic() - begin)
+                time.sleep(0.02)
+            assert sender.away
+        finally:
+            redis_server._process.send_signal(signal.SIGCONT)
+        assert statistics.median(waits) < 0.1
+        assert len(names) > 20
+        assert sender.flush(20.0)
+        got = {delivery.identity for delivery in take(receiver, len(names))}
+        got |= {delivery.identity for delivery in receiver.receive(99, 0.1)}
+        assert got == set(names)
+
+
+def test_tls(tmp_path):
+    certificate, secret = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
+    command += ["-subj", "/CN=broker", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
+    subprocess.run([*command, "-keyout", secret, "-out", certificate], check=True, capture_output=True)
+    port = free_port()
+    options = ("--tls-port", str(port), "--tls-auth-clients", "no", "--tls-cert-file", str(certificate))
+    with running_redis(*options, "--tls-key-file", str(secret)) as broker:
+        url = f"rediss://:{broker.password}@127.0.0.1:{port}/0"
+        with closing(Redis(tmp_path, url).receiver()) as (receiver,):
+            assert receiver.receive(1, 0.0) == []  # a certificate that nobody vouches for: as good as away
+            with pytest.raises(PlaymillError, match="cannot be reached"):
+                receiver.produced()
+        carrier = Redis(tmp_path, f"{url}?ssl_ca_certs={certificate}")
+        with closing(carrier.sender(room=8 << 20), carrier.receiver()) as (sender, receiver):
+            for sequence in range(30):
+                assert sender.send(Identity(RUN, 0, 0, sequence), BIG, 5.0)
+            assert sender.flush(10.0)
+            assert [bytes(delivery.message) for delivery in take(receiver, 30)] == [BIG] * 30
+
+
 def test_a_full_spool_is_back_pressure(redis_server, tmp_path):
     carrier = Redis(tmp_path, redis_server.url)
     redis_server.kill()
@@ -154,12 +215,10 @@ def test_a_disk_that_is_full_is_back_pressure(redis_server, tmp_path, monkeypatc
 
     monkeypatch.setattr(os, "fsync", full)
     name = Identity(RUN, 0, 0, 0)
-    sender.send(name, a_message(name), 0.2)
-    second = Identity(RUN, 0, 0, 1)
-    assert not sender.send(second, a_message(second), 0.2)
+    assert not sender.send(name, a_message(name), 0.2)
     assert list((tmp_path / "spool-0").glob("*")) == [tmp_path / "spool-0" / "lock"]
     monkeypatch.undo()
-    assert sender.send(second, a_message(second), 2.0)
+    assert sender.send(name, a_message(name), 2.0)
     redis_server.start()
     assert sender.flush(10.0)
 
@@ -175,7 +234,16 @@ def test_a_broker_without_memory_is_back_pressure_and_nothing_is_lost(tmp_path):
             assert 5 < sent < 100
             assert not sender.away
             assert Ledger(RUN).prove(receiver.produced(), receiver.waiting()).holds
-            seen = []
+            held = take(receiver, 1)[0].spent()
+            client = Link(broker.url).client()
+            client.config_set("maxmemory", "1mb")  # far too little: any transaction is refused
+            receiver.acknowledge([held])
+            receiver.close()
+            receiver = carrier.receiver()
+            got = take(receiver, 5)
+            receiver.acknowledge(got)
+            client.config_set("maxmemory", "4mb")
+            seen = [held.identity.sequence, *(delivery.identity.sequence for delivery in got)]
             end = time.monotonic() + 20
             while len(seen) < sent and time.monotonic() < end:
                 sender.backlog()

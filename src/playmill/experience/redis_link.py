@@ -36,9 +36,10 @@ class Link:
     def __init__(self, url: str, password: str | None = None) -> None:
         self.redis = redis_py()
         self.away: tuple[type[Exception], ...] = (self.redis.ConnectionError, self.redis.TimeoutError)
+        self.answer = ANSWER
         self._socket = _check_address(url, password)
         options: dict[str, Any] = {"protocol": 2, "retry": self._once()}
-        options |= {"socket_timeout": ANSWER, "socket_connect_timeout": CONNECT}
+        options |= {"socket_timeout": self.answer, "socket_connect_timeout": CONNECT}
         if password:
             options["password"] = password
         try:

@@ -7,7 +7,7 @@ import os
 import secrets
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from playmill.experience.channel import Backlog, Delivery
@@ -55,6 +55,9 @@ class RedisReceiver:
         self._claim_at, self._idle = 0.0, 0.0
         self._patience = AGAIN
         self._reply_bytes, self._largest, self._mean = reply_bytes, reply_bytes, 0.0
+        # A broker that must not be used is an error at once; one that is away is not.
+        with contextlib.suppress(*self._link.away):
+            self._link.client()
 
     def receive(self, at_most: int, within: float) -> list[Delivery]:
         end = time.monotonic() + within
@@ -89,8 +92,9 @@ class RedisReceiver:
     def produced(self) -> dict[tuple[int, int], int]:
         out = {}
         for name, count in self._ask().hgetall(self._marks).items():
-            actor, epoch = map(int, name.split(b":"))
-            out[actor, epoch] = int(count)
+            identity = self._identity(*name.split(b":"), count)
+            if identity is not None:
+                out[identity.actor, identity.epoch] = int(count)
         return out
 
     def waiting(self) -> Iterator[Identity]:
@@ -177,7 +181,8 @@ class RedisReceiver:
         try:
             client.xgroup_create(self._stream, GROUP, "0", mkstream=True)
         except self._link.redis.ResponseError as error:
-            if "BUSYGROUP" not in str(error):
+            # A full broker says nothing about the group; that it is missing shows when it is read.
+            if "BUSYGROUP" not in str(error) and not isinstance(error, self._link.redis.OutOfMemoryError):
                 raise
         idle, after = int(1000 * self._idle), "-"
         known = {*self._held, *self._freed, *self._found}
@@ -193,13 +198,21 @@ class RedisReceiver:
         while self._freed:
             some = dict(list(self._freed.items())[:AT_ONCE])
             names = [b"%d:%d:%d" % identity[1:] for identity in some.values() if identity is not None]
-            pipeline = self._link.client().pipeline(transaction=True)
-            pipeline.xack(self._stream, GROUP, *some).xdel(self._stream, *some)
-            if names:
-                pipeline.srem(self._names, *names)
-            pipeline.execute()
+            try:
+                self._free(some, names, at_once=True)
+            except self._link.redis.OutOfMemoryError:
+                self._free(some, names, at_once=False)
             for entry in some:
                 del self._freed[entry]
+
+    def _free(self, entries: Iterable[bytes], names: list[bytes], *, at_once: bool) -> None:
+        """A broker without memory takes no transaction, not even one that frees some; it takes single commands.
+        Deleted first: an entry that is gone and not acknowledged is found by the next claim and forgotten."""
+        pipeline = self._link.client().pipeline(transaction=at_once)
+        pipeline.xdel(self._stream, *entries).xack(self._stream, GROUP, *entries)
+        if names:
+            pipeline.srem(self._names, *names)
+        pipeline.execute()
 
     def _bury(self, reason: str, message: memoryview, identity: Identity | None) -> None:
         """Dead letters are for a look; a broker that cannot take one loses no experience by it."""

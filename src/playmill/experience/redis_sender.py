@@ -6,14 +6,16 @@ replies are read when they are there: the actor goes on meanwhile. Batches do no
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from playmill.experience.channel import Backlog, Message, Pause
-from playmill.experience.redis_link import Link, key
+from playmill.experience.redis_link import CONNECT, Link, key
 from playmill.experience.segment import Identity, check_identity
 from playmill.experience.spool import Spool
 from playmill.games import PlaymillError
@@ -70,6 +72,9 @@ class RedisSender:
         self._link = Link(url, password)
         self._keys = {name: key(run, name).encode() for name in ("experience", "waiting", "produced")}
         self._connection: Any = None
+        # A broker that hangs holds up whoever dials: a thread, so that the actor plays on.
+        self._dialer = ThreadPoolExecutor(1, "playmill-dial")
+        self._dialing: Future[tuple[Any, int]] | None = None
         self._spool = Spool(spool, run, actor, self._limits.spool)
         found = self._spool.found()
         self._queue = deque(_Item(identity, path.stat().st_size, None, path) for identity, path in found)
@@ -77,6 +82,7 @@ class RedisSender:
         self._next = max(own, default=-1) + 1
         self._flying = 0
         """How many of the queue are on their way."""
+        self._launched = 0.0
         self._collected = 0
         """Bytes of the queue that are neither on their way nor on disk."""
         self._taken: deque[tuple[float, _Item]] = deque()
@@ -85,6 +91,7 @@ class RedisSender:
         self._try_at, self._patience, self._look_at = 0.0, AGAIN, 0.0
         self.away = False
         """Whether the broker could not be reached when it was last tried."""
+        self._begin()
 
     # ---- Sending ----
 
@@ -130,6 +137,7 @@ class RedisSender:
         self.flush(1.0)
         self._keep()
         self._hang_up()
+        self._dialer.shutdown(wait=False, cancel_futures=True)
         self._spool.close()
         self._link.close()
 
@@ -166,6 +174,19 @@ class RedisSender:
 
     # ---- The broker ----
 
+    def _begin(self) -> None:
+        """A broker that must not be used is an error at once; one that is away is not."""
+        self._dialing = self._dialer.submit(self._dial)
+        wait([self._dialing], CONNECT)
+        try:
+            self._connected()
+        except self._link.away:
+            self._lost()
+        except PlaymillError:
+            self._dialer.shutdown()
+            self._spool.close()
+            raise
+
     def _advance(self) -> None:
         """Whatever can be done without waiting."""
         now = time.monotonic()
@@ -182,9 +203,8 @@ class RedisSender:
             self._lost()
 
     def _launch(self) -> None:
-        if self._connection is None:
-            self._connection = self._link.connection()
-            self._remind()
+        if self._connection is None and not self._connected():
+            return
         batch: list[tuple[Identity, bytes]] = []
         size = 0
         for item in self._queue:
@@ -195,8 +215,25 @@ class RedisSender:
             batch.append((item.identity, message))
             size += item.size
             self._collected -= item.size if item.path is None else 0
-        self._flying = len(batch)
+        self._flying, self._launched = len(batch), time.monotonic()
         self._connection.send_packed_command(self._transaction(batch), check_health=False)
+
+    def _connected(self) -> bool:
+        """Whether the broker answered; dials where nobody does."""
+        if self._dialing is None:
+            self._dialing = self._dialer.submit(self._dial)
+        if not self._dialing.done():
+            return False
+        answered, self._dialing = self._dialing, None
+        self._connection, mark = answered.result()
+        self._remind(mark)
+        return True
+
+    def _dial(self) -> tuple[Any, int]:
+        """A connection, and how many of ours the broker knows."""
+        connection = self._link.connection()
+        _, actor, epoch = self._of
+        return connection, int(self._link.client().hget(self._keys["produced"], f"{actor}:{epoch}") or 0)
 
     def _transaction(self, batch: list[tuple[Identity, bytes]]) -> Iterable[bytes]:
         """The commands as Redis reads them, without a copy of large messages."""
@@ -224,6 +261,8 @@ class RedisSender:
     def _landed(self) -> bool:
         """Reads the replies to a batch, when they are there."""
         if not self._connection.can_read(timeout=0):
+            if time.monotonic() - self._launched > self._link.answer:
+                self._lost()
             return False
         redis, wrong, reply = self._link.redis, None, None
         for _ in range(self._flying + 5):
@@ -256,10 +295,8 @@ class RedisSender:
             if not self._taken:
                 return
 
-    def _remind(self) -> None:
+    def _remind(self, mark: int) -> None:
         """Whatever a broker forgot that came back goes first, so that no mark ever stands above a gap."""
-        _, actor, epoch = self._of
-        mark = int(self._link.client().hget(self._keys["produced"], b"%d:%d" % (actor, epoch)) or 0)
         forgotten = [item for _, item in self._taken if item.identity.sequence >= mark]
         self._queue.extendleft(reversed(forgotten))
         self._collected += sum(item.size for item in forgotten)
@@ -300,14 +337,13 @@ class RedisSender:
 
     def _keep(self) -> None:
         """To disk with all that is not there yet; what finds no place stays in memory."""
-        for i, item in enumerate(self._queue):
-            if item.message is not None:
-                try:
-                    path = self._spool.put(item.identity, item.message)
-                except OSError:
-                    return
-                self._queue[i] = item._replace(message=None, path=path)
-                self._collected -= item.size
+        with contextlib.suppress(OSError):
+            for i, item in enumerate(self._queue):
+                if item.message is not None:
+                    path = self._spool.put(item.identity, item.message, more=True)
+                    self._queue[i] = item._replace(message=None, path=path)
+                    self._collected -= item.size
+            self._spool.sync()
 
     def _forget_flight(self) -> None:
         flying = [self._queue[i] for i in range(self._flying)]

@@ -44,8 +44,9 @@ class Spool:
     def room(self, size: int) -> bool:
         return self.bytes + size <= self._most_bytes
 
-    def put(self, identity: Identity, message: bytes) -> Path:
-        """Raises OSError where the disk is full, and leaves nothing behind."""
+    def put(self, identity: Identity, message: bytes, *, more: bool = False) -> Path:
+        """Raises OSError where the disk is full, and leaves nothing behind. With `more` to come the name
+        is not yet safe from a loss of power."""
         path = self.folder / f"{identity.epoch:020}-{identity.sequence:020}.segment"
         half = path.with_suffix(".tmp")
         try:
@@ -57,13 +58,18 @@ class Spool:
         except OSError:
             half.unlink(missing_ok=True)
             raise
+        self.bytes += len(message)
+        if not more:
+            self.sync()
+        return path
+
+    def sync(self) -> None:
+        """The names are on disk."""
         folder = os.open(self.folder, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
-        self.bytes += len(message)
-        return path
 
     def remove(self, path: Path) -> None:
         self.bytes -= path.stat().st_size
