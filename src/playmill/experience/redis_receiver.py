@@ -206,7 +206,7 @@ class RedisReceiver:
                 del self._freed[entry]
 
     def _free(self, entries: Iterable[bytes], names: list[bytes], *, at_once: bool) -> None:
-        """A broker without memory takes no transaction, not even one that frees some; it takes single commands.
+        """A broker without memory takes no transaction, even one that frees some; single commands it takes.
         Deleted first: an entry that is gone and not acknowledged is found by the next claim and forgotten."""
         pipeline = self._link.client().pipeline(transaction=at_once)
         pipeline.xdel(self._stream, *entries).xack(self._stream, GROUP, *entries)

@@ -9,21 +9,19 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from playmill.experience.channel import Backlog, Message, Pause
 from playmill.experience.redis_link import CONNECT, Link, key
+from playmill.experience.redis_wire import BESIDES, Keys, transaction
 from playmill.experience.segment import Identity, check_identity
 from playmill.experience.spool import Spool
 from playmill.games import PlaymillError
 
 MESSAGES, BYTES = 32, 2 << 20
 """Of one batch; a single message may be larger."""
-JOINED = 16 << 10
-"""Messages up to that size are copied behind their head; larger ones are sent from where they are."""
 AGAIN, AT_LAST = 0.05, 2.0
 """Seconds before a broker that is away or full is tried again: first, and after many tries."""
 REMEMBERED, REMEMBERED_BYTES = 3.0, 64 << 20
@@ -70,7 +68,7 @@ class RedisSender:
         self._of = (run, actor, epoch)
         self._limits = limits or Limits()
         self._link = Link(url, password)
-        self._keys = {name: key(run, name).encode() for name in ("experience", "waiting", "produced")}
+        self._keys = Keys(*(key(run, name).encode() for name in Keys._fields))
         self._connection: Any = None
         # A broker that hangs holds up whoever dials: a thread, so that the actor plays on.
         self._dialer = ThreadPoolExecutor(1, "playmill-dial")
@@ -216,7 +214,7 @@ class RedisSender:
             size += item.size
             self._collected -= item.size if item.path is None else 0
         self._flying, self._launched = len(batch), time.monotonic()
-        self._connection.send_packed_command(self._transaction(batch), check_health=False)
+        self._connection.send_packed_command(transaction(self._keys, batch), check_health=False)
 
     def _connected(self) -> bool:
         """Whether the broker answered; dials where nobody does."""
@@ -233,30 +231,7 @@ class RedisSender:
         """A connection, and how many of ours the broker knows."""
         connection = self._link.connection()
         _, actor, epoch = self._of
-        return connection, int(self._link.client().hget(self._keys["produced"], f"{actor}:{epoch}") or 0)
-
-    def _transaction(self, batch: list[tuple[Identity, bytes]]) -> Iterable[bytes]:
-        """The commands as Redis reads them, without a copy of large messages."""
-        marks: dict[bytes, bytes] = {}
-        names = []
-        head = _command(b"MULTI")
-        for (_, actor, epoch, sequence), message in batch:
-            parts = [b"%d" % number for number in (actor, epoch, sequence)]
-            fields = (b"a", parts[0], b"e", parts[1], b"s", parts[2], b"m")
-            head += b"*11\r\n" + _bulks(b"XADD", self._keys["experience"], b"*", *fields)
-            head += b"$%d\r\n" % len(message)
-            if len(message) <= JOINED:
-                head += message
-            else:
-                yield head
-                yield message
-                head = b""
-            head += b"\r\n"
-            marks[b":".join(parts[:2])] = b"%d" % (sequence + 1)
-            names.append(b":".join(parts))
-        head += _command(b"SADD", self._keys["waiting"], *names)
-        head += _command(b"HSET", self._keys["produced"], *(part for mark in marks.items() for part in mark))
-        yield head + _command(b"XLEN", self._keys["experience"]) + _command(b"EXEC")
+        return connection, int(self._link.client().hget(self._keys.produced, f"{actor}:{epoch}") or 0)
 
     def _landed(self) -> bool:
         """Reads the replies to a batch, when they are there."""
@@ -265,7 +240,7 @@ class RedisSender:
                 self._lost()
             return False
         redis, wrong, reply = self._link.redis, None, None
-        for _ in range(self._flying + 5):
+        for _ in range(self._flying + BESIDES):
             try:
                 reply = self._connection.read_response()
             except redis.ResponseError as error:
@@ -318,7 +293,7 @@ class RedisSender:
         if self._flying == 0 and time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + LOOK
             try:
-                self._length = int(self._link.client().xlen(self._keys["experience"]))
+                self._length = int(self._link.client().xlen(self._keys.experience))
             except self._link.away:
                 self._lost()
         return self._share() >= 1
@@ -358,11 +333,3 @@ class RedisSender:
         if self._connection is not None:
             self._connection.disconnect()
             self._connection = None
-
-
-def _bulks(*parts: bytes) -> bytes:
-    return b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)
-
-
-def _command(*parts: bytes) -> bytes:
-    return b"*%d\r\n" % len(parts) + _bulks(*parts)
