@@ -1,12 +1,14 @@
 """What Redis adds: brokers that are away, full, open to strangers, or full of strangers' messages."""
 
 import os
+import re
 import signal
 import statistics
 import subprocess
 import sys
 import time
 import tracemalloc
+from pathlib import Path
 
 import pytest
 
@@ -294,6 +296,27 @@ def test_a_learner_that_comes_later_takes_over_what_the_first_one_held(carrier):
     assert len(take(first, 4)) == 4
     with closing(carrier.receiver()) as (second,):
         assert [delivery.identity for delivery in take(second, 4)] == names
+
+
+def test_the_commands_that_the_documents_name_are_enough(redis_server, tmp_path):
+    page = (Path(__file__).resolve().parents[2] / "docs" / "actors.md").read_text()
+    named = re.search(r"Commands used: (.*?); an ACL", page, re.DOTALL)[1]
+    allowed = [f"+{name.lower().replace(' ', '|')}" for name in re.findall(r"`([A-Z ]+)`", named)]
+    rules = ("on", ">word", "~playmill:*", "-@all", *allowed)
+    Link(redis_server.url).client().execute_command("ACL", "SETUSER", "worker", *rules)
+    carrier = Redis(tmp_path, redis_server.url.replace(f":{redis_server.password}", "worker:word"))
+    with closing(carrier.sender()) as (sender,):
+        names = hand_over(sender, 5)
+        with closing(carrier.receiver()) as (receiver,):
+            take(receiver, 2)
+        with closing(carrier.receiver()) as (receiver,):
+            got = take(receiver, 5)
+            receiver.refuse(got[0], "why")
+            receiver.acknowledge(got[:3])
+            assert receiver.refused() == {"why": 1}
+            assert set(receiver.waiting()) == set(names[3:])
+            assert receiver.produced() == {(0, 0): 5}
+            assert receiver.backlog().messages == 2
 
 
 def test_two_processes_cannot_share_a_spool(carrier):
