@@ -27,6 +27,7 @@ NAMES = (
     "service",
     "soak",
     "weights",
+    "transport",
     "gpu",
     "gpu-strength",
     "generals-gpu",

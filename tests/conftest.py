@@ -8,6 +8,9 @@ import pytest
 import torch
 
 from playmill.pools.lanes import cuda_lane
+from tests.redis_server import redis_server
+
+__all__ = ["redis_server"]
 
 NEEDED = os.environ.get("PLAYMILL_NEED_CUDA") == "1"
 
