@@ -20,6 +20,8 @@ from playmill.training.ranks import MEETING_FILE
 
 REFUSED = 2
 """How a rank ends that has said why."""
+MISSED = (REFUSED, -signal.SIGTERM)
+"""How ranks end because another one has."""
 
 TO_SAVE_S = 300
 """For the update in hand, the last checkpoint and the report, after a signal; then ranks are killed."""
@@ -27,9 +29,7 @@ TO_SAVE_S = 300
 
 def start_ranks(args: Sequence[str], count: int, run: Path) -> None:
     """`playmill train` with the same arguments in `count` processes, until all have ended."""
-    logging.getLogger("torch.distributed").setLevel(
-        logging.CRITICAL
-    )  # its tables of failures; ours is a line
+    logging.disable()  # torchrun's tables of failures; ours is a line
     with tempfile.TemporaryDirectory(prefix="playmill-ranks-") as folder:
         # Ranks of one machine meet through files and talk over loopback: nothing listens to the network.
         os.environ |= {
@@ -56,14 +56,14 @@ def start_ranks(args: Sequence[str], count: int, run: Path) -> None:
             return  # it was passed on, and the first rank has said how to go on
         except ChildFailedError as error:
             codes = {rank: failure.exitcode for rank, failure in error.failures.items()}
-            if codes.get(0) == REFUSED and min(codes.values()) >= 0:
+            if codes.get(0) == REFUSED and all(code in MISSED for code in codes.values()):
                 raise SystemExit(REFUSED) from None
             raise PlaymillError(_ending(codes, count, run)) from None
 
 
 def _ending(codes: Mapping[int, int], count: int, run: Path) -> str:
-    """Which rank failed, and what to do. Those that only missed it ended by SIGTERM or in order."""
-    ranks = sorted(codes, key=lambda rank: (codes[rank] == -signal.SIGTERM, codes[rank] >= 0, rank))
+    """Which rank failed, and what to do."""
+    ranks = sorted(codes, key=lambda rank: (codes[rank] in MISSED, codes[rank] >= 0, rank))
     code = codes[ranks[0]]
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed (exit code {code})"
     go_on = f"go on from the last checkpoint by `{program()} train --resume {run}`"

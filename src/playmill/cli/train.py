@@ -14,7 +14,7 @@ from rich.console import Console
 
 from playmill.cli.arguments import parse_arguments
 from playmill.cli.fleet import check_fleet_arguments, resume_fleet, start_fleet
-from playmill.cli.process import program, stop_on_signals
+from playmill.cli.process import end_with_parent, program, stop_on_signals
 from playmill.cli.ranks import start_ranks
 from playmill.cli.screen import Screen
 from playmill.games import PlaymillError, registry, unknown
@@ -112,6 +112,7 @@ def _train_rank(args: Sequence[str], count: int) -> None:
         if first:
             raise
         raise SystemExit(2) from None
+    end_with_parent()
     ranks: Ranks = Group() if count > 1 else ALONE
     if first:
         _train(command, ranks)

@@ -117,8 +117,7 @@ class Group:
         try:
             collective()
         except RuntimeError as error:
-            reason = str(error).strip().splitlines()[-1]
-            raise RankLost(f"another rank of this run has ended or does not answer ({reason})") from None
+            raise RankLost("another rank of this run has ended or does not answer") from error
 
 
 ALONE = Alone()
