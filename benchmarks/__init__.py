@@ -23,6 +23,7 @@ NAMES = (
     "learn-tiny",
     "learn-skull-king",
     "resume",
+    "ranks",
     "service",
     "soak",
     "gpu",
