@@ -61,18 +61,19 @@ def measure(say: Callable[[str], None], quick: bool) -> Result:
     worst, exact = difference(same, updates)
     say(f"largest difference after {updates} updates: {worst:.3g}; {exact:.1%} of all numbers are equal bits")
     busy = dataclasses.replace(BUSY, network=Network(hidden=(64,))) if quick else BUSY
-    one, two, by_cpu = rates(say, busy, 2 if quick else ROUNDS)
-    ratios = [b / a for a, b in zip(one, two, strict=True)]
+    speed = rates(say, busy, 2 if quick else ROUNDS)
     bars = [
         Bar("difference", worst, "of a number, relative over 1", 1e-5, at_most=True),
-        Bar("two_ranks", max(two) / max(one), "x", 1.7),
+        Bar("two_ranks", max(speed.two) / max(speed.one), "x", 1.7),
     ]
     details: dict[str, Any] = {
         "same_bits": round(exact, 6),
-        "median_of_rounds": round(statistics.median(ratios), 3),
-        "by_cpu_seconds": round(by_cpu, 3),
-        "one_rank_turns_per_s": round(max(one)),
-        "two_ranks_turns_per_s": round(max(two)),
+        "median_of_rounds": round(_median_ratio(speed.two, speed.one), 3),
+        "by_cpu_seconds": round(speed.by_cpu_seconds, 3),
+        "two_strangers": round(max(speed.strangers) / max(speed.one), 3),
+        "two_strangers_median": round(_median_ratio(speed.strangers, speed.one), 3),
+        "one_rank_turns_per_s": round(max(speed.one)),
+        "two_ranks_turns_per_s": round(max(speed.two)),
     }
     return Result(bars, details)
 
@@ -92,22 +93,46 @@ def difference(config: Train, updates: int) -> tuple[float, float]:
     return worst, exact
 
 
-def rates(say: Callable[[str], None], config: Train, rounds: int) -> tuple[list[float], list[float], float]:
-    """Turns a second of one rank, and of two with twice the batch, round by round. And the ratio of turns a
-    CPU-second of the busiest rank: what it would be if nobody else were on the machine and nobody waited."""
+@dataclasses.dataclass
+class Speed:
+    """Turns a second, round by round."""
+
+    one: list[float] = dataclasses.field(default_factory=list)
+    two: list[float] = dataclasses.field(default_factory=list)
+    strangers: list[float] = dataclasses.field(default_factory=list)
+    """Two single ranks at once that have nothing to do with each other: what the machine has to give now."""
+    by_cpu_seconds: float = 0.0
+    """Turns a CPU-second of the busiest rank, two ranks against one: the ratio if nobody were in the way."""
+
+
+def rates(say: Callable[[str], None], config: Train, rounds: int) -> Speed:
+    """One rank with its batch, two with twice as much, and two strangers, in turns about."""
     ppo = dataclasses.replace(config.ppo, minibatch=2 * config.ppo.minibatch)
     double = dataclasses.replace(config, ranks=2, threads=2, games=2 * config.games, ppo=ppo)
-    found: tuple[list[float], list[float]] = ([], [])
-    with Ranks(config) as one, Ranks(double) as two:
-        for ranks in (one, two):
+    turns = config.games * config.steps
+    found, spent = Speed(), [0.0, 0.0]
+    with Ranks(config) as one, Ranks(double) as two, Ranks(config) as other:
+        for ranks in (one, two, other):
             ranks.update(1)
-        before = one.cpu_seconds(), two.cpu_seconds()
         for i in range(rounds):
-            for ranks, into in zip((one, two), found, strict=True):
-                into.append(ranks.config.games * ranks.config.steps / ranks.update(1))
-            say(f"round {i + 1}: {found[0][-1]:,.0f} turns/s with one rank, {found[1][-1]:,.0f} with two")
-        spent = one.cpu_seconds() - before[0], two.cpu_seconds() - before[1]
-    return *found, 2 * spent[0] / spent[1]
+            before = one.cpu_seconds(), two.cpu_seconds()
+            found.one.append(turns / one.update(1))
+            found.two.append(2 * turns / two.update(1))
+            for k, ranks in enumerate((one, two)):
+                spent[k] += ranks.cpu_seconds() - before[k]
+            for ranks in (one, other):
+                ranks.begin(1)
+            found.strangers.append(2 * turns / max(one.seconds(), other.seconds()))
+            say(
+                f"round {i + 1}: {found.one[-1]:,.0f} turns/s with one rank, {found.two[-1]:,.0f} with two; "
+                f"two strangers {found.strangers[-1]:,.0f}"
+            )
+    found.by_cpu_seconds = 2 * spent[0] / spent[1]
+    return found
+
+
+def _median_ratio(many: list[float], few: list[float]) -> float:
+    return statistics.median(b / a for a, b in zip(few, many, strict=True))
 
 
 class Ranks:
@@ -129,7 +154,16 @@ class Ranks:
 
     def update(self, times: int) -> float:
         """Seconds it took."""
-        return float(self._ask(f"update {times}"))
+        self.begin(times)
+        return self.seconds()
+
+    def begin(self, times: int) -> None:
+        """Updates without waiting for them."""
+        self._tell(f"update {times}")
+
+    def seconds(self) -> float:
+        """Waits for what has begun: how long it took."""
+        return float(self._answer())
 
     def cpu_seconds(self) -> float:
         """Of the rank that has worked most."""
@@ -148,15 +182,23 @@ class Ranks:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,  # as torchrun does; Linux shares a busy machine out among sessions
         )
 
     def _ask(self, line: str) -> str:
-        first = self._processes[0]
-        assert first.stdin is not None
-        assert first.stdout is not None
-        first.stdin.write(f"{line}\n")
-        first.stdin.flush()
-        answer = first.stdout.readline().strip()
+        self._tell(line)
+        return self._answer()
+
+    def _tell(self, line: str) -> None:
+        into = self._processes[0].stdin
+        assert into is not None
+        into.write(f"{line}\n")
+        into.flush()
+
+    def _answer(self) -> str:
+        out = self._processes[0].stdout
+        assert out is not None
+        answer = out.readline().strip()
         if not answer:
             raise RuntimeError("a rank has ended; its own words are above")
         return answer

@@ -145,8 +145,8 @@ def test_the_cases_are_not_trivial(pairs):
 
 LEDUC = (
     "leduc --ranks 2 --games 64 --steps 16 --threads 2 --precision float32 --network.hidden 16 "
-    "--ppo.minibatch 256 --turns 61440 --checkpoints.every-updates 1 "
-    "--opponents.past 0.4 --opponents.every 6 --opponents.keep 2 --evaluation.every 30720 "
+    "--ppo.minibatch 256 --turns 40960 --checkpoints.every-updates 1 "
+    "--opponents.past 0.4 --opponents.every 6 --opponents.keep 2 --evaluation.every 20480 "
     "--evaluation.deals 2 --evaluation.final-deals 2 --evaluation.no-exploitability --plain"
 )
 
@@ -190,7 +190,7 @@ def test_signals_and_kills_of_single_ranks_change_no_bit(tmp_path):
     assert "Traceback" not in said
     assert not any(Path(f"/proc/{pid}").exists() for pid in ranks.values())
 
-    assert newest(broken) < 61440
+    assert newest(broken) < 40960
     for run, line in ((broken, f"--resume {broken} --plain"), (straight, LEDUC)):
         code, text = train(line, run)
         assert code == 0, text
