@@ -24,6 +24,7 @@ NAMES = (
     "learn-skull-king",
     "resume",
     "replay",
+    "ranks",
     "service",
     "soak",
     "weights",

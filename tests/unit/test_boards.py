@@ -382,7 +382,8 @@ def test_a_step_is_the_one_of_the_plain_optimiser(network):
     learner, rollout, returns = learner_of(spec, network, 2, minibatch=4096, max_grad_norm=1e9)
     other = copy.deepcopy(learner.policy)
     plain = torch.optim.Adam(other.parameters(), lr=5e-3, eps=1e-5, foreach=False)
-    ((rows, advantage),) = learner._minibatches(returns, 0, 0, learner.cfg)
+    (minibatch,) = learner.minibatches.of(returns, 0, 0, learner.cfg)
+    rows, advantage = torch.cat(minibatch.rows), torch.cat(minibatch.advantage)
     batch = Batch(
         rollout.flat(rollout.observation)[rows],
         rollout.flat(rollout.legal)[rows],

@@ -73,7 +73,8 @@ def test_the_rows_kept_are_those_furthest_from_the_mean(drawn, share, centred):
 
 def test_only_the_rows_kept_are_learnt_from():
     learner, rollout, returns = learner_of(top_advantages=0.25)
-    ((rows, _),) = learner._minibatches(returns, 0, 0, learner.cfg)
+    (minibatch,) = learner.minibatches.of(returns, 0, 0, learner.cfg)
+    rows = torch.cat(minibatch.rows)
     usable = returns.usable.flatten().nonzero().squeeze(1)
     assert len(rows) == -(-len(usable) // 4)
     gained = returns.advantage.flatten()
@@ -93,7 +94,8 @@ def test_only_the_rows_kept_are_learnt_from():
 
 def test_all_rows_are_the_default():
     learner, _, returns = learner_of()
-    ((rows, _),) = learner._minibatches(returns, 0, 0, learner.cfg)
+    (minibatch,) = learner.minibatches.of(returns, 0, 0, learner.cfg)
+    rows = torch.cat(minibatch.rows)
     assert torch.equal(rows.sort().values, returns.usable.flatten().nonzero().squeeze(1))
 
 

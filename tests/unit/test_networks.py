@@ -263,8 +263,8 @@ def test_updates_lower_the_loss(network):
 @every_kind
 def test_shards_take_the_same_step_as_one(network):
     game = "liars_dice" if network.attention else "leduc"
-    one, rollout, returns = learner_of(game, network, 1)
-    two, *_ = learner_of(game, network, 2)
+    one, rollout, returns = learner_of(game, network, 1, minibatch=10**6)
+    two, *_ = learner_of(game, network, 2, minibatch=10**6)
     one.update(rollout, returns, 0, 0.0)
     two.update(rollout, returns, 0, 0.0)
     for a, b in zip(one.parameters, two.parameters, strict=True):

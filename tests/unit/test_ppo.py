@@ -304,11 +304,13 @@ def test_accumulated_gradients_take_the_same_step(accumulate):
 
 @pytest.mark.parametrize("regulariser", ["none", "average", "magnet"])
 def test_shards_take_the_same_step_and_the_same_bits_every_time(regulariser):
-    one, rollout, returns = learner_of(regulariser=regulariser, kl_weight=1.0, epochs=3)
+    # All rows in one minibatch: a shard draws the order of its own rows, and with it who meets whom.
+    settings = {"regulariser": regulariser, "kl_weight": 1.0, "epochs": 3, "minibatch": 10**6}
+    one, rollout, returns = learner_of(**settings)
     one.update(rollout, returns, 0, 0.0)
     prints = set()
     for _ in range(3):
-        two, *_ = learner_of(shards=2, regulariser=regulariser, kl_weight=1.0, epochs=3)
+        two, *_ = learner_of(shards=2, **settings)
         two.update(rollout, returns, 0, 0.0)
         prints.add(fingerprint(two.state()))
     assert len(prints) == 1
@@ -319,8 +321,10 @@ def test_the_order_of_rows_is_named_by_seed_update_and_epoch():
     learner, _, returns = learner_of()
 
     def order(number, epoch, seed=7):
-        learner.seed = seed
-        return torch.cat([rows for rows, _ in learner._minibatches(returns, number, epoch, learner.cfg)])
+        learner.minibatches.seed = seed
+        return torch.cat(
+            [torch.cat(m.rows) for m in learner.minibatches.of(returns, number, epoch, learner.cfg)]
+        )
 
     usable = returns.usable.flatten().nonzero().squeeze(1)
     assert torch.equal(order(0, 0), order(0, 0))
@@ -329,9 +333,25 @@ def test_the_order_of_rows_is_named_by_seed_update_and_epoch():
         assert not torch.equal(order(0, 0), other)
 
 
+def test_every_shard_gives_its_part_of_every_minibatch():
+    learner, rollout, returns = learner_of(shards=3)
+    games = [set(range(part.start, part.stop)) for part in learner.shards.slices(rollout.games)]
+    found = list(learner.minibatches.of(returns, 0, 0, learner.cfg))
+    usable = returns.usable.flatten().nonzero().squeeze(1)
+    assert torch.equal(torch.cat([torch.cat(m.rows) for m in found]).sort().values, usable)
+    for minibatch in found:
+        assert minibatch.whole == sum(len(mine) for mine in minibatch.rows)
+        for mine, part in zip(minibatch.rows, games, strict=True):
+            assert len(mine) > 60
+            assert set((mine % rollout.games).tolist()) <= part
+    orders = [torch.cat([m.rows[i] for m in found]) // rollout.games for i in range(3)]
+    assert not torch.equal(orders[0][:50], orders[1][:50])
+
+
 def test_normalised_advantages_have_mean_zero_and_deviation_one():
     learner, _, returns = learner_of()
-    for _, advantage in learner._minibatches(returns, 0, 0, learner.cfg):
+    for minibatch in learner.minibatches.of(returns, 0, 0, learner.cfg):
+        advantage = torch.cat(minibatch.advantage)
         assert float(advantage.mean()) == pytest.approx(0.0, abs=1e-5)
         assert float(advantage.std(correction=0)) == pytest.approx(1.0, abs=1e-4)
 
@@ -356,7 +376,7 @@ def test_the_gradient_is_clipped():
 def test_a_step_that_is_not_finite_is_left_out_and_counted():
     learner, rollout, returns = learner_of(epochs=1)
     before = fingerprint(learner.state())
-    steps = len(list(learner._minibatches(returns, 0, 0, learner.cfg)))
+    steps = len(list(learner.minibatches.of(returns, 0, 0, learner.cfg)))
     poisoned = Returns(torch.full_like(returns.advantage, torch.nan), returns.target, returns.usable)
     losses = learner.update(rollout, poisoned, 0, 0.0)
     assert learner.skipped == steps > 1
@@ -367,7 +387,7 @@ def test_a_step_that_is_not_finite_is_left_out_and_counted():
 
 def test_one_bad_row_costs_one_step_of_the_pass():
     learner, rollout, returns = learner_of(epochs=1)
-    steps = len(list(learner._minibatches(returns, 0, 0, learner.cfg)))
+    steps = len(list(learner.minibatches.of(returns, 0, 0, learner.cfg)))
     target = returns.target.clone()
     row = returns.usable.flatten().nonzero()[0]
     target.view(-1)[row] = torch.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import signal
 import sys
@@ -18,6 +19,14 @@ def stop_on_signals(stop: Callable[[str], None]) -> None:
 
     signal.signal(signal.SIGINT, handle)
     signal.signal(signal.SIGTERM, handle)
+
+
+def end_with_parent() -> None:
+    """SIGTERM for this process when the one that started it dies, however it does."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
+
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def program() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,8 @@ from rich.console import Console
 
 from playmill.cli.arguments import parse_arguments
 from playmill.cli.fleet import check_fleet_arguments, resume_fleet, start_fleet
-from playmill.cli.process import program, stop_on_signals
+from playmill.cli.process import end_with_parent, program, stop_on_signals
+from playmill.cli.ranks import start_ranks
 from playmill.cli.screen import Screen
 from playmill.games import PlaymillError, registry, unknown
 from playmill.league.evaluate import Player
@@ -22,6 +24,8 @@ from playmill.league.ratings import Rating, rate
 from playmill.training.config import Train, load_recipe, recipe_names, to_dict
 from playmill.training.cuda.lane import need_card
 from playmill.training.fleet_folder import is_fleet, read_fleet
+from playmill.training.ranked import Follower
+from playmill.training.ranks import ALONE, Group, RankLost, Ranks, world_size
 from playmill.training.report import draw_curves, write_report
 from playmill.training.runs import (
     CHANGEABLE,
@@ -67,15 +71,69 @@ class TrainCommand(Train):
 
 def train_command(args: Sequence[str]) -> None:
     """Parses, trains, reports."""
+    started = world_size()
+    if started is not None:
+        _train_rank(args, started)
+        return
     command = parse(list(args))
     if command.device == "cuda":
         need_card()  # before a folder is made: what cannot be trained here leaves none behind
+    if command.ranks > 1:
+        _train_ranks(args, command)
+        return
     if command.seeds or command.vary:
         start_fleet(command.config, command.seeds, command.vary, command.run, command.plain)
         return
     if command.resume is not None and is_fleet(command.resume):
         resume_fleet(command.resume, command.config, command.plain)
         return
+    _train(command, ALONE)
+
+
+def _train_ranks(args: Sequence[str], command: TrainCommand) -> None:
+    """Starts the ranks on this machine."""
+    _check_no_fleet(command)
+    run = command.resume or command.run or new_run_path(Path("runs"), command.game)
+    named = command.resume is not None or command.run is not None
+    start_ranks([*args, *([] if named else ["--run", str(run)])], command.ranks, run)
+
+
+def _train_rank(args: Sequence[str], count: int) -> None:
+    """One of the ranks that torchrun started. The first speaks for all; the others say nothing but their own
+    errors."""
+    first = os.environ["RANK"] == "0"
+    try:
+        command = parse(list(args))
+        if _value_of(args, "--ranks") is not None and command.ranks != count:
+            raise PlaymillError(f"--ranks {command.ranks}, and torchrun started {count}; leave --ranks out")
+        command = dataclasses.replace(command, ranks=count)
+        _check_no_fleet(command)
+    except (PlaymillError, SystemExit):
+        if first:
+            raise
+        raise SystemExit(2) from None
+    end_with_parent()
+    ranks: Ranks = Group() if count > 1 else ALONE
+    if first:
+        _train(command, ranks)
+        return
+    follower = Follower(ranks)
+    stop_on_signals(follower.stop)
+    try:
+        follower.run()
+    except RankLost:
+        raise SystemExit(2) from None
+    ranks.close()
+
+
+def _check_no_fleet(command: TrainCommand) -> None:
+    fleet = command.resume is not None and is_fleet(command.resume)
+    if command.seeds or command.vary or fleet:
+        raise PlaymillError("a fleet trains all its runs in one process; leave --ranks out")
+
+
+def _train(command: TrainCommand, ranks: Ranks) -> None:
+    """One run, from its folder to its report."""
     run = _open(command)
     console = Console()
     config = run.config
@@ -83,9 +141,10 @@ def train_command(args: Sequence[str]) -> None:
     title = f"{config.spec.title} · {run.path}"
     try:
         with Screen(title, config.turns or None, seconds, plain=command.plain or None) as screen:
-            trainer = Trainer(run, screen)
+            trainer = Trainer(run, screen, ranks)
             stop_on_signals(trainer.stop)
             reason = trainer.run()
+        ranks.close()
         _close(run, trainer, reason, console)
     finally:
         run.release()

@@ -16,6 +16,7 @@ from playmill.games import GameSpec
 from playmill.policies import Policy
 from playmill.pools import FIRST_BOT, NativePool, Outcome, Turns
 from playmill.training.config import Opponents
+from playmill.training.ranks import ALONE, Ranks
 from playmill.training.shards import Shards
 from playmill.training.teacher import write_answers
 
@@ -52,13 +53,18 @@ class Collector:
         seed: int,
         shards: Shards,
         symmetries: bool = False,
+        ranks: Ranks = ALONE,
     ) -> None:
-        """`symmetries`: every seat of every game sees the board in a view of its own."""
+        """`games`: those of this rank. `symmetries`: every seat of every game sees the board in a view of its
+        own."""
+        self.spec = spec
         self.rollout = Rollout.empty(spec, steps, games)
         self.shards = shards
         self.parts = shards.slices(games)
-        seeds = np.random.SeedSequence(seed).generate_state(shards.count, np.uint64)
-        self.seeds = [int(s) for s in seeds]
+        # Games and shards are numbered over all ranks: who plays them makes no difference.
+        self.first_game, self.first_shard = ranks.rank * games, ranks.rank * shards.count
+        seeds = np.random.SeedSequence(seed).generate_state(ranks.count * shards.count, np.uint64)
+        self.seeds = [int(s) for s in seeds[self.first_shard :][: shards.count]]
         self.pools = [
             NativePool(spec, part.stop - part.start, seed=named)
             for part, named in zip(self.parts, self.seeds, strict=True)
@@ -85,7 +91,7 @@ class Collector:
     ) -> Stopwatch:
         rollout, pool, part, seed = self.rollout, self.pools[shard], self.parts[shard], self.seeds[shard]
         watch = Stopwatch()
-        numbers = torch.arange(part.start, part.stop)
+        numbers = torch.arange(self.first_game + part.start, self.first_game + part.stop)
         with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
             for step in range(rollout.steps):
                 rows = rollout.at(step, part)
@@ -117,22 +123,24 @@ class Collector:
         for pool, part in zip(self.pools, self.parts, strict=True):
             pool.set_drivers(drivers[part])
 
-    def learner_stats(self) -> dict[str, float]:
-        """Means of the game's named statistics where the learner sat, since the last call."""
-        sums: dict[str, tuple[float, int]] = {}
+    def learner_stats(self) -> Tensor:
+        """Sums and counts of the game's statistics where the learner sat, since the last call: [stats, 2]
+        float64, in the order of the spec."""
+        sums = torch.zeros(len(self.spec.stats), 2, dtype=torch.float64)
         for pool in self.pools:
-            for name, (mean, n) in pool.stats().get(0, {}).items():
-                total, count = sums.get(name, (0.0, 0))
-                sums[name] = (total + mean * n, count + n)
+            found = pool.stats().get(0, {})
+            for i, name in enumerate(self.spec.stats):
+                mean, count = found.get(name, (0.0, 0))
+                sums[i] += torch.tensor([mean * count, count], dtype=torch.float64)
             pool.clear_stats()
-        return {name: total / count for name, (total, count) in sums.items()}
+        return sums
 
     def snapshot(self) -> dict[str, bytes]:
         """Everything in flight, as blobs by name."""
-        return {f"pool-{i}.bin": pool.snapshot() for i, pool in enumerate(self.pools)}
+        return {f"pool-{i}.bin": pool.snapshot() for i, pool in enumerate(self.pools, self.first_shard)}
 
     def restore(self, blobs: dict[str, bytes]) -> None:
-        for i, pool in enumerate(self.pools):
+        for i, pool in enumerate(self.pools, self.first_shard):
             pool.restore(blobs[f"pool-{i}.bin"])
 
 

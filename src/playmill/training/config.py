@@ -133,6 +133,8 @@ class Train:
     """Budget in turns; 0: none."""
     minutes: float = 0.0
     """Budget in minutes; 0: none. With neither budget, train until stopped."""
+    ranks: int = 1
+    """Processes that train together, through torchrun; games, threads and minibatches are shared out."""
     games: int = 1024
     """Games in flight."""
     steps: int = 64
@@ -156,6 +158,7 @@ class Train:
         _check(self.steps >= 2, f"steps must be at least 2, got {self.steps}")
         _check(self.threads >= 1, f"threads must be at least 1, got {self.threads}")
         _check(self.turns >= 0 and self.minutes >= 0, "turns and minutes must not be negative")
+        self._check_ranks()
         _check(
             self.device == "cuda" or self.precision != "float16",
             "precision float16 is for --device cuda; on the CPU use float32 or bfloat16",
@@ -174,6 +177,20 @@ class Train:
             not self.ppo.symmetries or self.network.body != "layers",
             "ppo.symmetries are those of a board: they need network.body unet or vit",
         )
+
+    def _check_ranks(self) -> None:
+        _check(self.ranks >= 1, f"ranks must be at least 1, got {self.ranks}")
+        _check(
+            self.ranks == 1 or self.device == "cpu",
+            "ranks train on CPUs; with --device cuda a run has one card: leave --ranks out",
+        )
+        for name in ("games", "threads"):
+            value = getattr(self, name)
+            _check(
+                value % self.ranks == 0,
+                f"{name} ({value}) cannot be shared out evenly among {self.ranks} ranks; "
+                f"take a multiple of {self.ranks}, as --{name} {-(-value // self.ranks) * self.ranks}",
+            )
 
     @property
     def spec(self) -> GameSpec:

@@ -20,8 +20,9 @@ from playmill.training.collector import Collector, Stopwatch, seating
 from playmill.training.config import Train
 from playmill.training.learner import Learner
 from playmill.training.precision import faster_in_bfloat16
+from playmill.training.ranks import ALONE, Ranks
 from playmill.training.shards import Shards
-from playmill.training.teacher import teacher_likelihood
+from playmill.training.teacher import teacher_logs
 from playmill.training.utilisation import Utilisation
 
 
@@ -44,6 +45,8 @@ class Done:
     """Updates undone so far because weights were not finite."""
     utilisation: Utilisation | None = None
     """What the card did, where one was used."""
+    asked_to_end: bool = False
+    """A rank other than the first got a signal."""
 
 
 class Lane(Protocol):
@@ -89,19 +92,22 @@ class Lane(Protocol):
 
 
 class CpuLane:
-    """Shards of games and rows, one for each thread."""
+    """Shards of games and rows, one for each thread; of several ranks, this one's."""
 
     tell_every_s = 0.0
 
-    def __init__(self, config: Train, spec: GameSpec, precision: str | None) -> None:
+    def __init__(self, config: Train, spec: GameSpec, precision: str | None, ranks: Ranks = ALONE) -> None:
         """`precision`: as a checkpoint has it, or None to choose."""
-        self.config, self.spec = config, spec
-        self.shards = Shards(min(config.threads, config.games))
+        self.config, self.spec, self.ranks = config, spec, ranks
+        self.games = config.games // ranks.count
+        self.shards = Shards(min(config.threads // ranks.count, self.games))
         self.precision = precision or self._choose_precision()
         bfloat16 = self.precision == "bfloat16"
-        self.learner = Learner(new_policy(config, spec), config.ppo, config.seed, bfloat16, self.shards)
+        seed, policy = config.seed, new_policy(config, spec)
+        self.learner = Learner(policy, config.ppo, seed, bfloat16, self.shards, ranks)
         symmetries = config.ppo.symmetries
-        self.collector = Collector(spec, config.games, config.steps, config.seed, self.shards, symmetries)
+        self.collector = Collector(spec, self.games, config.steps, seed, self.shards, symmetries, ranks)
+        self.asked_to_end = False
         self._past: list[Policy] = []
         self.watch = Stopwatch()
 
@@ -124,18 +130,23 @@ class CpuLane:
         returns = seat_returns(rollout, ppo.gamma, ppo.lam, self.collector.kernels)
         watch.lap("returns")
         losses = learner.update(rollout, returns, number, progress, taught)
+        stats = self.collector.learner_stats()
+        counts = torch.tensor([float(rollout.over.sum()), float(self.asked_to_end)], dtype=torch.float64)
+        answers = torch.stack(teacher_logs(rollout)) if taught else torch.zeros(2, dtype=torch.float64)
+        self.ranks.sum(stats, counts, answers)
         if taught:
-            losses["teacher_likelihood"] = float(teacher_likelihood(rollout))
+            losses["teacher_likelihood"] = float((answers[0] / answers[1]).exp())
         watch.lap("update")
         return Done(
             number=number,
             seconds=time.perf_counter() - started,
             phases=dict(watch.seconds),
             losses=losses,
-            stats=self.collector.learner_stats(),
-            games=int(rollout.over.sum()),
+            stats=_means(self.spec, stats),
+            games=int(counts[0]),
             skipped=learner.skipped,
             restored=learner.restored,
+            asked_to_end=bool(counts[1]),
         )
 
     def wait(self) -> None:
@@ -147,7 +158,8 @@ class CpuLane:
 
     def seat(self, seed: int) -> None:
         games, opponents = self.config.games, self.config.opponents
-        self.collector.set_drivers(seating(self.spec, opponents, games, len(self.past), seed))
+        drivers = seating(self.spec, opponents, games, len(self.past), seed)
+        self.collector.set_drivers(drivers[self.collector.first_game :][: self.games])
 
     def tensors(self) -> dict[str, Tensor]:
         return {**self.learner.state(), **past_tensors(self.past)}
@@ -171,6 +183,12 @@ class CpuLane:
             return self.config.precision
         faster = faster_in_bfloat16(self.spec, self.config.network, self.config.ppo.minibatch)
         return "bfloat16" if faster else "float32"
+
+
+def _means(spec: GameSpec, sums: Tensor) -> dict[str, float]:
+    """Means by name, of those that were counted."""
+    named = zip(spec.stats, sums.tolist(), strict=True)
+    return {name: total / count for name, (total, count) in named if count}
 
 
 def new_policy(config: Train, spec: GameSpec) -> Policy:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Iterator
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from playmill import _native
-from playmill.algorithms import PPO, Batch, Loss, Returns, fused_ppo_loss, rows_by_advantage
+from playmill.algorithms import PPO, Batch, Loss, Returns, fused_ppo_loss
 from playmill.experience import Rollout
 from playmill.policies import Policy, PolicyOutput
+from playmill.training.minibatches import Minibatch, Minibatches
+from playmill.training.ranks import ALONE, Ranks
 from playmill.training.shards import Shards
 from playmill.training.teacher import lesson
 
@@ -41,12 +41,14 @@ def kept_of_average(cfg: PPO, number: int) -> float:
 class Learner:
     """A policy, its optimiser, its average, and the policy that holds it back."""
 
-    def __init__(self, policy: Policy, cfg: PPO, seed: int, bfloat16: bool, shards: Shards) -> None:
+    def __init__(
+        self, policy: Policy, cfg: PPO, seed: int, bfloat16: bool, shards: Shards, ranks: Ranks = ALONE
+    ) -> None:
         self.policy = policy
         self.cfg = cfg
-        self.seed = seed
         self.bfloat16 = bfloat16
-        self.shards = shards
+        self.shards, self.ranks = shards, ranks
+        self.minibatches = Minibatches(seed, shards, ranks)
         self.parameters = list(policy.parameters())
         self.optimiser = torch.optim.Adam(policy.parameters(), lr=cfg.lr, eps=1e-5, fused=True)
         self.magnet: Policy | None = None
@@ -81,8 +83,8 @@ class Learner:
         steps = passes = 0
         for epoch in range(cfg.epochs):
             kl_before, steps_before = float(sums[3]), steps
-            for rows, advantage in self._minibatches(returns, number, epoch, cfg):
-                terms = self._step(rollout, returns, rows, advantage, cfg)
+            for minibatch in self.minibatches.of(returns, number, epoch, cfg):
+                terms = self._step(rollout, returns, minibatch, cfg)
                 if terms is None:
                     self.skipped += 1
                     continue
@@ -135,43 +137,26 @@ class Learner:
             for name, parameter in self.magnet.named_parameters() if self.magnet is not None else ():
                 parameter.copy_(state[f"magnet/{name}"])
 
-    def _minibatches(
-        self, returns: Returns, number: int, epoch: int, cfg: PPO
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Row numbers and advantages of each minibatch."""
-        rows = _rows(returns, cfg)
-        # The order of the rows is a function of seed, update and epoch: nothing to save, nothing to lose.
-        named = np.random.SeedSequence((self.seed, number, epoch)).generate_state(1)
-        generator = torch.Generator().manual_seed(int(named[0]))
-        rows = rows[torch.randperm(len(rows), generator=generator)]
-        count = max(1, round(len(rows) / cfg.minibatch))
-        for part in rows.tensor_split(count):
-            if len(part) == 0:
-                continue
-            advantage = returns.advantage.flatten()[part]
-            if cfg.normalise:
-                advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
-            yield part, advantage
-
-    def _step(
-        self, rollout: Rollout, returns: Returns, rows: Tensor, advantage: Tensor, cfg: PPO
-    ) -> Tensor | None:
+    def _step(self, rollout: Rollout, returns: Returns, minibatch: Minibatch, cfg: PPO) -> Tensor | None:
         """One gradient step; None if it was left out because it was not finite. `cfg.entropy` is the weight
         at this moment."""
-        slices = self.shards.slices(len(rows))
 
         def share(shard: int) -> tuple[list[Tensor], Tensor] | None:
-            mine = slices[shard]
-            if mine.start == mine.stop:
+            rows, advantage = minibatch.rows[shard], minibatch.advantage[shard]
+            if len(rows) == 0:
                 return None
-            return self._gradient(rollout, returns, rows[mine], advantage[mine], cfg, len(rows))
+            return self._gradient(rollout, returns, rows, advantage, cfg, minibatch.whole)
 
         found = [part for part in self.shards.map(share) if part is not None]
-        terms = torch.stack([part[1] for part in found]).sum(0)
-        for i, parameter in enumerate(self.parameters):
-            gradient = found[0][0][i]
-            for part in found[1:]:
-                gradient.add_(part[0][i])
+        nothing = ([torch.zeros_like(p) for p in self.parameters], torch.zeros(len(LOSS_TERMS)))
+        gradients, terms = found[0] if found else nothing
+        for others, added in found[1:]:
+            terms = terms + added
+            for gradient, other in zip(gradients, others, strict=True):
+                gradient.add_(other)
+        # After this every rank has the same numbers, and comes to the same ends below.
+        self.ranks.sum(*gradients, terms)
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
             # Convolutions give theirs with channels last; the fused optimiser reads arrays from end to end.
             parameter.grad = gradient.contiguous()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, cfg.max_grad_norm)
@@ -221,7 +206,8 @@ class Learner:
     def _views(self, rollout: Rollout, rows: Tensor) -> Tensor | None:
         if not self.cfg.symmetries:
             return None
-        return self.policy.views.of(rows % rollout.games, rollout.flat(rollout.seat)[rows])
+        games = self.ranks.rank * rollout.games + rows % rollout.games
+        return self.policy.views.of(games, rollout.flat(rollout.seat)[rows])
 
     @torch.no_grad()
     def _follow(self, number: int) -> None:
@@ -236,11 +222,3 @@ class Learner:
                     mine.lerp_(newest, 1.0 - self.cfg.average_decay)
                 elif (number + 1) % self.cfg.magnet_every == 0:
                     mine.copy_(newest)
-
-
-def _rows(returns: Returns, cfg: PPO) -> Tensor:
-    """The rows to learn from, ascending."""
-    if cfg.top_advantages == 1.0:
-        return returns.usable.flatten().nonzero().squeeze(1)
-    order, kept = rows_by_advantage(returns.advantage, returns.usable, cfg.top_advantages, cfg.normalise)
-    return order[: int(kept)].sort().values

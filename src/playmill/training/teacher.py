@@ -31,6 +31,12 @@ def write_answers(rows: Rollout, logits: Tensor, answers: Tensor) -> None:
 
 def teacher_likelihood(rollout: Rollout) -> Tensor:
     """How likely the policy thought the teacher's answers, as a geometric mean (a scalar)."""
+    logs, count = teacher_logs(rollout)
+    return (logs / count).exp()
+
+
+def teacher_logs(rollout: Rollout) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of the teacher's answers: their sum and their number, both float64."""
     mine = rollout.driver == 0
     logs = torch.where(mine, rollout.log_probability, 0.0)
-    return (logs.sum(dtype=torch.float64) / mine.sum()).exp()
+    return logs.sum(dtype=torch.float64), mine.sum(dtype=torch.float64)

@@ -20,6 +20,8 @@ from playmill.training.config import Train
 from playmill.training.cuda.lane import CudaLane
 from playmill.training.judge import Judge
 from playmill.training.lane import CpuLane, Done, Lane, seating_seed
+from playmill.training.ranked import LeadingLane
+from playmill.training.ranks import ALONE, Ranks
 from playmill.training.runs import RunFolder
 from playmill.training.status import Status
 from playmill.training.utilisation import Utilisation, utilisation_metrics, write_utilisation
@@ -38,8 +40,11 @@ class Trainer:
     `run` does it all; `begin`, `advance` and `finish` are its parts, for those who turn several
     trainers at once."""
 
-    def __init__(self, run: RunFolder, listener: Listener) -> None:
+    def __init__(self, run: RunFolder, listener: Listener, ranks: Ranks = ALONE) -> None:
+        """`ranks`: of which this is the first."""
         config = run.config
+        if config.ranks != ranks.count:
+            raise PlaymillError(f"{run.path} is for {config.ranks} ranks, and {ranks.count} were started")
         self.run_folder, self.config, self.listener = run, config, listener
         self.spec = config.spec
         self.updates = self.turns = self.games_played = 0
@@ -56,7 +61,7 @@ class Trainer:
         saved = read(latest) if latest is not None else None
         if latest is not None and saved is not None:
             check_schema(self.spec, saved.meta, latest)
-        self.lane = _lane(config, saved)
+        self.lane = _lane(config, saved, ranks)
         self.judge = Judge(config, self.spec, self.policy)
         if latest is not None and saved is not None:
             self._load(latest, saved)
@@ -141,6 +146,8 @@ class Trainer:
             count = done.skipped - self._skipped
             self.listener.note(f"update {number}: {count} gradient steps were not finite and left out")
         self._skipped, self._restored = done.skipped, done.restored
+        if done.asked_to_end:
+            self.stop("SIGTERM")
         if number == self.config.lessons:
             turns, expected = (
                 number * self.config.games * self.config.steps,
@@ -280,10 +287,12 @@ def _figures(done: Done) -> dict[str, float]:
     return {**done.losses, "matrix_share": whole.matrix_share, "memory_share": whole.memory_share}
 
 
-def _lane(config: Train, saved: Checkpoint | None) -> Lane:
+def _lane(config: Train, saved: Checkpoint | None, ranks: Ranks) -> Lane:
     """The lane a run is trained on; a resumed one keeps the precision it began with."""
     spec = config.spec
     precision = None if saved is None else str(saved.meta["precision"])
+    if ranks.count > 1:
+        return LeadingLane(config, spec, precision, ranks)
     if config.device == "cpu":
         return CpuLane(config, spec, precision)
     return CudaLane(config, spec, precision)
