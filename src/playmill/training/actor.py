@@ -1,0 +1,151 @@
+"""An actor: engines, a policy that answers their rows, and segments on their way to the learner.
+
+It never waits for training: weights come in behind its back, and are put into use between two batches. It waits
+for the learner only when the channel is full."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from playmill.experience.channel import Sender
+from playmill.experience.segment_writer import Sealed, SegmentWriter
+from playmill.experience.weights_watch import WeightsWatch
+from playmill.games import GameSpec
+from playmill.pools.remote import RemotePool
+from playmill.pools.remote_slots import Waiting
+from playmill.serving.answers import Answered, PolicyTable
+from playmill.serving.batching import Batching, Pace
+from playmill.serving.inference_client import SharedAnswers
+from playmill.training.collector import seating
+from playmill.training.config import Opponents
+
+SEND_WITHIN = 0.02
+"""Seconds that a full channel is waited for before the actor looks around again."""
+
+
+@dataclass
+class Counts:
+    """What an actor has done so far."""
+
+    turns: int = 0
+    games: int = 0
+    lost_games: int = 0
+    taken_back: int = 0
+    """Turns of lost games that were never produced."""
+    segments: int = 0
+    """Handed over to the channel."""
+    held_up_s: float = 0.0
+    """Time in which the channel was full."""
+
+
+class Actor:
+    """Plays until it is told to stop."""
+
+    def __init__(
+        self,
+        pool: RemotePool,
+        answers: PolicyTable | SharedAnswers,
+        writer: SegmentWriter,
+        sender: Sender,
+        batching: Batching,
+        opponents: Opponents,
+        seed: int,
+        weights: WeightsWatch | None = None,
+        past: WeightsWatch | None = None,
+    ) -> None:
+        """`weights` and `past` are followed where the policy is this process's own."""
+        self.pool, self.answers, self.writer, self.sender = pool, answers, writer, sender
+        self.opponents, self.seed = opponents, seed
+        self.weights, self.past = weights, past
+        self.pace = Pace(batching, pool.slots)
+        self.counts = Counts()
+        self._unsent: deque[Sealed] = deque()
+        self._seated = 0
+
+    def run(self, stopped: Callable[[], bool]) -> None:
+        while not stopped():
+            self.step()
+        self.drain(time.monotonic() + 5.0)
+
+    def step(self) -> int:
+        """One batch: what is ready is taken in, answered and sent on its way; its rows."""
+        self._renew()
+        began = time.perf_counter()
+        rows = self.pool.turns(self.pace.size, self.pace.wait_s)
+        self._take_in(rows)
+        if not self._hand_over(SEND_WITHIN):
+            self._wait_for_room()
+        if not len(rows.slot):
+            return 0
+        ready = time.perf_counter()
+        found = self.answers.answer(rows.observation, rows.legal, rows.driver)
+        self.pool.act(rows.slot, found.action)
+        self._note(rows, found)
+        self.pace.answered(len(rows.slot), ready - began, time.perf_counter() - ready)
+        self.counts.turns += len(rows.slot)
+        return len(rows.slot)
+
+    def drain(self, until: float) -> bool:
+        """Hands over what is sealed; whether all of it went."""
+        while self._unsent and time.monotonic() < until:
+            self._hand_over(SEND_WITHIN)
+        return not self._unsent
+
+    def _take_in(self, rows: Waiting) -> None:
+        lost = rows.lost != 0
+        if lost.any():
+            self.counts.taken_back += self.writer.take_back(rows.slot[lost])
+            self.counts.lost_games += int(lost.sum())
+        sealed = self.writer.outcome(rows.slot[~lost], rows.rewards[~lost], rows.over[~lost])
+        self.counts.games += int(rows.over[~lost].sum())
+        self._unsent.extend(sealed)
+
+    def _note(self, rows: Waiting, found: Answered) -> None:
+        columns = (rows.slot, rows.observation, rows.legal, rows.seat, rows.role, rows.driver)
+        self.writer.decided(*columns, found.action, found.log_probability, found.value, found.version)
+
+    def _hand_over(self, within: float) -> bool:
+        while self._unsent:
+            identity, message = self._unsent[0]
+            if not self.sender.send(identity, message, within):
+                return False
+            self._unsent.popleft()
+            self.counts.segments += 1
+        return True
+
+    def _wait_for_room(self) -> None:
+        """The channel is full. As long as few segments wait here play goes on; then it pauses."""
+        began = time.perf_counter()
+        if len(self._unsent) > self.pool.slots:
+            self._hand_over(10 * SEND_WITHIN)
+        self.counts.held_up_s += time.perf_counter() - began
+
+    def _renew(self) -> None:
+        """New weights, and new opponents, between two batches."""
+        table = self.answers
+        if isinstance(table, PolicyTable):
+            if self.weights is not None and (found := self.weights.take()) is not None:
+                table.load(*found)
+            if self.past is not None and (found := self.past.take()) is not None:
+                table.load_past(found[1])
+                self._seat(table.past, found[0])
+        elif table.past != self._seated:
+            self._seat(table.past, table.past)
+
+    def _seat(self, past: int, number: int) -> None:
+        self._seated = past
+        name = int(np.random.SeedSequence((self.seed, number)).generate_state(1)[0])
+        self.pool.set_drivers(drivers_of(self.pool.spec, self.opponents, self.pool.slots, past, name))
+
+
+def drivers_of(
+    spec: GameSpec, opponents: Opponents, slots: int, past: int, seed: int
+) -> npt.NDArray[np.uint8]:
+    """Who drives which seat, [slots, seats]."""
+    return seating(spec, opponents, slots, past, seed)

@@ -1,0 +1,115 @@
+"""The actors that a learner starts on its own machine, kept alive."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+from playmill.games import PlaymillError
+from playmill.pools.remote_settings import Backoff, Supervision
+from playmill.training.config import Train
+
+PATIENCE_S = 10.0
+"""For actors to hand over what they have, when the run ends."""
+LOG_BYTES = 1 << 20
+
+
+class ActorCrew:
+    """One process for each actor, and one for the policy where it has its own. Whoever dies is started again,
+    later each time it dies young."""
+
+    def __init__(self, config: Train, folder: Path) -> None:
+        self.folder = folder
+        names = ["policy"] if config.actors.inference == "process" and config.actors.count else []
+        names += [f"actor-{number}" for number in range(config.actors.count)]
+        (folder / "logs").mkdir(exist_ok=True)
+        self.members = [_Member(name, folder, config.actors.supervision, i) for i, name in enumerate(names)]
+
+    @property
+    def restarts(self) -> int:
+        return sum(member.starts - 1 for member in self.members if member.starts)
+
+    def look_after(self) -> None:
+        """Starts who is not there; called again and again."""
+        for member in self.members:
+            member.look_after()
+
+    def close(self) -> None:
+        for member in self.members:
+            member.ask_to_end()
+        until = time.monotonic() + PATIENCE_S
+        for member in self.members:
+            member.end(until)
+
+
+class _Member:
+    """A process that is to run."""
+
+    def __init__(self, name: str, folder: Path, supervision: Supervision, seed: int) -> None:
+        self.name, self.folder, self.supervision = name, folder, supervision
+        self.starts = 0
+        self._backoff = Backoff(supervision, seed)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._begun = self._not_before = 0.0
+
+    def look_after(self) -> None:
+        now = time.monotonic()
+        if self._process is not None:
+            code = self._process.poll()
+            if code is None:
+                return
+            if code == 2 and now - self._begun < self.supervision.start_timeout and self.starts > 3:
+                raise PlaymillError(f"{self.name} does not start: {self._last_words()}")
+            self._process = None
+            if now - self._begun > self.supervision.healthy_after:
+                self._backoff.reset()
+            self._not_before = now + self._backoff.next()
+        if now >= self._not_before:
+            self._start(now)
+
+    def ask_to_end(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGTERM)
+
+    def end(self, until: float) -> None:
+        if self._process is None:
+            return
+        try:
+            self._process.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _start(self, now: float) -> None:
+        role, _, number = self.name.partition("-")
+        command = [sys.executable, "-m", "playmill", role, str(self.folder), "--parent", str(os.getpid())]
+        if number:
+            command += ["--number", number]
+        with self._log() as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.starts += 1
+        self._begun = now
+
+    @property
+    def _log_file(self) -> Path:
+        return self.folder / "logs" / f"{self.name}.log"
+
+    def _log(self) -> IO[bytes]:
+        """Its log, begun anew when it is long."""
+        file = self._log_file
+        long = file.exists() and file.stat().st_size > LOG_BYTES
+        return file.open("wb" if long else "ab")
+
+    def _last_words(self) -> str:
+        try:
+            lines = self._log_file.read_text(errors="replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return lines[-1] if lines else f"see {self._log_file}"

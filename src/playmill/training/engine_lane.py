@@ -1,0 +1,217 @@
+"""The engine lane's learner: segments of actors come in, weights go out. It waits for no game.
+
+Segments are acknowledged after the checkpoint whose ledger holds them. What was delivered and not acknowledged
+comes again after a crash; what the ledger knows is not trained again."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from playmill.experience import Rollout
+from playmill.experience.channel import Delivery
+from playmill.experience.ledger import Ledger
+from playmill.experience.segment import BadSegment, Identity, Segment, decode
+from playmill.games import GameSpec, PlaymillError
+from playmill.policies import Policy
+from playmill.training.actors import ActorCrew
+from playmill.training.aged import AgedLearner, loss_settings
+from playmill.training.config import Train
+from playmill.training.exchange import Exchange, run_id
+from playmill.training.lane import Done, choose_precision, new_policy, past_policy, past_tensors
+from playmill.training.learner import Learner
+from playmill.training.shards import Shards
+
+LEDGER = "ledger.json"
+PRESSED = 0.5
+"""Share of the channel's room from which on a checkpoint is due: it frees room."""
+COLUMNS = ("observation", "legal", "seat", "role", "driver", "action", "log_probability", "value", "rewards", "over")
+
+
+class EngineLane:
+    """A learner, the channel to it, and the actors it has started."""
+
+    tell_every_s = 0.0
+
+    def __init__(self, config: Train, spec: GameSpec, precision: str | None, folder: Path) -> None:
+        """`folder`: of the run. `precision`: as a checkpoint has it, or None to choose."""
+        self.config, self.spec = config, spec
+        self.precision = precision or choose_precision(config, spec)
+        self.shards = Shards(min(config.threads, config.actors.segments))
+        ppo, policy = loss_settings(config.ppo, config.age), new_policy(config, spec)
+        bfloat16 = self.precision == "bfloat16"
+        self.learner = Learner(policy, ppo, config.seed, bfloat16, self.shards)
+        self.aged = AgedLearner(self.learner, config.age)
+        self.rollout = Rollout.empty(spec, config.steps, config.actors.segments)
+        self.exchange = Exchange(config, run_id(folder), folder)
+        self.ledger = Ledger(self.exchange.run)
+        self.receiver = self.exchange.receiver()
+        self.publisher, self.past_publisher = self.exchange.publisher(), self.exchange.publisher("past")
+        self.version = 0
+        """Of the weights that were published last."""
+        self._past: list[Policy] = []
+        self._batch: dict[Identity, tuple[Delivery, Segment]] = {}
+        self._spent: list[Delivery] = []
+        self._saving: list[tuple[int, list[Delivery]]] = []
+        self._turns = 0
+        self._waited = 0.0
+        self._actors: ActorCrew | None = None
+        self._folder = folder
+
+    @property
+    def policy(self) -> Policy:
+        return self.learner.judged
+
+    @property
+    def past(self) -> list[Policy]:
+        return self._past
+
+    @property
+    def urgent(self) -> bool:
+        """Whether the channel fills up with what only a checkpoint can free."""
+        return bool(self._spent) and self.receiver.backlog().share > PRESSED
+
+    def ready(self, within: float) -> bool:
+        """Takes in what has come; whether there is enough for an update."""
+        if self._actors is None:
+            self._publish()
+            self._publish_past()
+            self._actors = ActorCrew(self.config, self._folder)
+        self._actors.look_after()
+        began = time.perf_counter()
+        wanted = self.config.actors.segments - len(self._batch)
+        while wanted and (left := began + within - time.perf_counter()) > 0:
+            for delivery in self.receiver.receive(wanted, left):
+                self._take(delivery)
+            wanted = self.config.actors.segments - len(self._batch)
+        self._waited += time.perf_counter() - began
+        return wanted == 0
+
+    def update(self, number: int, progress: float) -> Done:
+        began = time.perf_counter()
+        identities, ages = list(self._batch), self._fill()
+        losses = self.aged.update(self.rollout, number, progress)
+        self.ledger.train(identities)
+        self._spent += [delivery.spent() for delivery, _ in self._batch.values()]
+        self._batch.clear()
+        learnt = time.perf_counter()
+        self._publish()
+        self._turns = (number + 1) * self.config.turns_an_update
+        phases = {"waiting": self._waited, "update": learnt - began, "weights": time.perf_counter() - learnt}
+        self._waited = 0.0
+        dropped = {f"dropped_{reason}": float(n) for reason, n in self.ledger.dropped.items()}
+        return Done(
+            number=number,
+            seconds=sum(phases.values()),
+            phases=phases,
+            losses={**losses, "age": float(ages.mean()), "age_most": float(ages.max()), **dropped},
+            stats={},
+            games=int(self.rollout.over.sum()),
+            skipped=self.learner.skipped,
+            restored=self.learner.restored,
+        )
+
+    def wait(self) -> None:
+        return None
+
+    def remember(self, keep: int) -> None:
+        import copy
+
+        self._past.append(copy.deepcopy(self.policy).requires_grad_(False))
+        del self._past[:-keep]
+        self._publish_past()
+
+    def seat(self, seed: int) -> None:
+        """Actors seat their own games, when new past policies come."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {**self.aged.tensors(), **past_tensors(self.past)}
+
+    def blobs(self) -> dict[str, bytes]:
+        self._saving.append((self._turns, self._spent))
+        self._spent = []
+        state = {"version": self.version, "ledger": self.ledger.state()}
+        return {LEDGER: json.dumps(state).encode()}
+
+    def saved(self, turns: int) -> None:
+        """What was saved at so many turns is safe: its segments are acknowledged."""
+        for entry in [entry for entry in self._saving if entry[0] <= turns]:
+            self.receiver.acknowledge(entry[1])
+            self._saving.remove(entry)
+
+    def load(
+        self, tensors: Mapping[str, Tensor], blobs: Mapping[str, bytes], meta: Mapping[str, Any]
+    ) -> None:
+        self.aged.load(tensors)
+        self.learner.skipped, self.learner.restored = meta["skipped"], meta["restored"]
+        self._past = [past_policy(self.config, self.spec, tensors, i) for i in range(meta["past"])]
+        state = json.loads(blobs[LEDGER])
+        self.ledger, self.version = Ledger.from_state(state["ledger"]), state["version"]
+        if self.ledger.run != self.exchange.run:
+            raise PlaymillError(
+                f"the checkpoint's ledger is of the run {self.ledger.run}, and this folder's id is "
+                f"{self.exchange.run}; copy a run with its file `id`"
+            )
+        self._turns = meta["turns"]
+
+    def close(self) -> None:
+        if self._actors is not None:
+            self._actors.close()
+        self.receiver.close()
+        self.publisher.close()
+        self.past_publisher.close()
+        self.shards.close()
+
+    def _take(self, delivery: Delivery) -> None:
+        """A delivery goes into the batch, or into the ledger as dropped; known ones are only acknowledged."""
+        identity = delivery.identity
+        if self.ledger.seen(identity) or identity in self._batch:
+            self._spent.append(delivery.spent())
+            return
+        try:
+            segment = decode(delivery.message, self.exchange.shape, self.exchange.run)
+            if segment.identity != identity:
+                raise BadSegment(f"it says it is {segment.identity}, and came as {identity}")
+        except BadSegment as error:
+            self.receiver.refuse(delivery, str(error))
+            self._drop(delivery, "bad")
+            return
+        if self.version - int(segment.version.min()) > self.config.age.most:
+            self._drop(delivery, "old")
+            return
+        self._batch[identity] = (delivery, segment)
+
+    def _drop(self, delivery: Delivery, reason: str) -> None:
+        self.ledger.drop([delivery.identity], reason)
+        self._spent.append(delivery.spent())
+
+    def _fill(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Copies the batch into the rollout; how many versions old each segment is."""
+        ages = np.empty(len(self._batch), np.int64)
+        for i, (_, segment) in enumerate(self._batch.values()):
+            for name in COLUMNS:
+                getattr(self.rollout, name)[:, i] = torch.from_numpy(getattr(segment, name))
+            ages[i] = self.version - int(segment.version.min())
+        return ages
+
+    def _publish(self) -> None:
+        self.version = max(self.version, self.publisher.newest()) + 1
+        self.publisher.publish(self.version, arrays(self.learner.policy))
+
+    def _publish_past(self) -> None:
+        if not self._past:
+            return
+        tensors = {f"{i}/{name}": a for i, p in enumerate(self._past) for name, a in arrays(p).items()}
+        self.past_publisher.publish(self.past_publisher.newest() + 1, tensors)
+
+
+def arrays(policy: Policy) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+    """The weights of a policy on the CPU, by name."""
+    return {name: parameter.detach().contiguous().numpy() for name, parameter in policy.named_parameters()}

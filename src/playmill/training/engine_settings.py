@@ -1,0 +1,50 @@
+"""The settings of the engine lane: games in other processes, played by actors beside the learner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from playmill.games import PlaymillError
+from playmill.pools.remote_settings import Supervision
+from playmill.serving.batching import Batching
+
+
+@dataclass(frozen=True)
+class Actors:
+    """Who plays the games, and how what they play comes to the learner."""
+
+    count: int = 1
+    """Actors that the learner starts on its machine; 0: they are started elsewhere."""
+    engines: int = 4
+    """Engine processes of an actor."""
+    games: int = 4
+    """Games in flight on each engine: one thinks while others wait for their answers."""
+    command: tuple[str, ...] = ()
+    """How an engine is started, where the game's name does not say it."""
+    segments: int = 64
+    """Segments, each `steps` turns of one game, in an update."""
+    inference: Literal["actor", "process"] = "actor"
+    """Where decisions are computed: in each actor, or for all actors of a machine in a process of its own."""
+    channel: str = "shared"
+    """How experience travels: shared (memory of one machine), or redis://... between machines."""
+    weights: str = ""
+    """How weights travel: shared, redis://..., or an address of fsspec; as `channel` when empty."""
+    ring_mb: int = 64
+    """Megabytes that an actor's experience may take in shared memory while it waits for the learner."""
+    batching: Batching = field(default_factory=Batching)
+    supervision: Supervision = field(default_factory=Supervision)
+
+    def __post_init__(self) -> None:
+        for name, low in (("count", 0), ("engines", 1), ("games", 1), ("segments", 1), ("ring_mb", 1)):
+            if getattr(self, name) < low:
+                raise PlaymillError(f"actors.{name} must be at least {low}, got {getattr(self, name)}")
+
+    @property
+    def slots(self) -> int:
+        """Games in flight of one actor."""
+        return self.engines * self.games
+
+    @property
+    def weights_at(self) -> str:
+        return self.weights or self.channel

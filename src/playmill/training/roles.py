@@ -1,0 +1,85 @@
+"""The processes of the engine lane besides the learner: an actor, and a policy for all actors of a machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import torch
+
+from playmill.experience.segment_writer import SegmentWriter
+from playmill.experience.weights_watch import WeightsWatch
+from playmill.pools.remote import RemotePool
+from playmill.serving.answers import PolicyTable
+from playmill.serving.inference import InferenceServer
+from playmill.serving.inference_client import SharedAnswers
+from playmill.training.actor import Actor
+from playmill.training.exchange import Exchange, run_id
+from playmill.training.runs import read_config
+
+FIRST_WEIGHTS_S = 300.0
+"""How long the learner's first weights are waited for."""
+
+
+def play(folder: Path, number: int, stopped: Callable[[], bool]) -> Actor:
+    """Actor `number` of the run in `folder`, until it is told to stop; what it has sealed is handed over."""
+    torch.set_num_threads(1)
+    config = read_config(folder)
+    settings, spec = config.actors, config.spec
+    exchange = Exchange(config, run_id(folder), folder)
+    epoch = time.time_ns() // 1_000_000  # later processes of an actor have later ones
+    with ExitStack() as stack:
+        sender = stack.enter_context(closing(exchange.sender(number, epoch)))
+        seed = epoch + number
+        weights = past = None
+        answers: PolicyTable | SharedAnswers
+        if settings.inference == "process":
+            answers = SharedAnswers(exchange.policy_socket, spec, settings.slots)
+        else:
+            answers = PolicyTable(spec, config.network, seed)
+            weights = stack.enter_context(closing(WeightsWatch(exchange.follower())))
+            past = stack.enter_context(closing(WeightsWatch(exchange.follower("past"))))
+            answers.load(*weights.first(FIRST_WEIGHTS_S))
+        stack.enter_context(closing(answers))
+        pool = stack.enter_context(
+            RemotePool(
+                spec,
+                settings.slots,
+                seed=seed,
+                engines=settings.engines,
+                games_per_engine=2 * settings.games,
+                command=settings.command or None,
+                supervision=settings.supervision,
+            )
+        )
+        writer = SegmentWriter(exchange.shape, settings.slots, exchange.run, number, epoch)
+        actor = Actor(
+            pool, answers, writer, sender, settings.batching, config.opponents, seed, weights, past
+        )
+        actor.run(stopped)
+        return actor
+
+
+def answer(folder: Path, stopped: Callable[[], bool]) -> None:
+    """The policy of the run in `folder`, for all actors of this machine."""
+    torch.set_num_threads(1)
+    config = read_config(folder)
+    exchange = Exchange(config, run_id(folder), folder)
+    with ExitStack() as stack:
+        weights = stack.enter_context(closing(WeightsWatch(exchange.follower())))
+        past = stack.enter_context(closing(WeightsWatch(exchange.follower("past"))))
+        table = PolicyTable(config.spec, config.network, time.time_ns())
+        table.load(*weights.first(FIRST_WEIGHTS_S))
+        server = stack.enter_context(
+            closing(InferenceServer(table, exchange.policy_socket, config.actors.batching))
+        )
+
+        def renew() -> None:
+            if (found := weights.take()) is not None:
+                table.load(*found)
+            if (found := past.take()) is not None:
+                table.load_past(found[1])
+
+        server.serve(stopped, renew)
