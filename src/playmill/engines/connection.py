@@ -14,7 +14,7 @@ from playmill.engines.names import Launch
 from playmill.engines.protocol import printable
 from playmill.games import PlaymillError
 
-CHUNK = 1 << 18
+CHUNK = 1 << 16
 TAIL = 4096
 """Bytes of an engine's standard error that are kept."""
 
@@ -38,6 +38,9 @@ class Connection:
         self.errors = -1
         self._tail = b""
         self._unsent = bytearray()
+        self._room = memoryview(
+            bytearray(CHUNK)
+        )  # reading into it is far cheaper than into a new one each time
         if launch.sockets:
             self.socket = _connected(launch.sockets[number % len(launch.sockets)])
         else:
@@ -55,8 +58,8 @@ class Connection:
         try:
             self.process = subprocess.Popen(
                 command,
-                stdin=theirs,
-                stdout=theirs,
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
                 stderr=subprocess.PIPE,
                 cwd=launch.folder,
                 env={**os.environ, **threads},
@@ -77,14 +80,14 @@ class Connection:
     def read(self) -> bytes:
         """What has arrived; nothing yet is empty. EngineGone at its end."""
         try:
-            data = self.socket.recv(CHUNK)
+            size = self.socket.recv_into(self._room)
         except BlockingIOError:
             return b""
         except OSError as error:
             raise EngineGone(f"its connection broke: {error.strerror}") from None
-        if not data:
+        if not size:
             raise EngineGone("it ended")
-        return data
+        return self._room[:size].tobytes()
 
     def send(self, data: bytes) -> bool:
         """Sends, or keeps what does not go now; says whether all has gone."""
@@ -116,7 +119,7 @@ class Connection:
     def read_errors(self) -> bool:
         """Takes in what it wrote to standard error; False once that is closed."""
         try:
-            while data := os.read(self.errors, CHUNK):
+            while data := os.read(self.errors, TAIL):
                 self._tail = (self._tail + data)[-TAIL:]
         except BlockingIOError:
             return True

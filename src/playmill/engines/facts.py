@@ -208,12 +208,16 @@ def _names(told: dict[str, Any], key: str, least: int) -> tuple[str, ...]:
 def _field(given: Any) -> tuple[Any, ...]:
     """A field as the native schema takes it: name, encoding, rows, columns, size, scale, counted."""
     if not isinstance(given, list) or len(given) != 7:
-        raise BadEngine(f"a field is [name, encoding, rows, columns, size, scale, counted], got {given!r:.80}")
+        raise BadEngine(
+            f"a field is [name, encoding, rows, columns, size, scale, counted], got {given!r:.80}"
+        )
     name, encoding, rows, columns, size, scale, counted = given
     if not isinstance(name, str) or _NAME.fullmatch(name) is None or not isinstance(counted, str):
         raise BadEngine(f"a field's name must be letters, digits, '_', '-', '.', got {name!r:.80}")
     if encoding not in _ENCODINGS:
-        raise BadEngine(f"field {name}: encoding must be one of {', '.join(_ENCODINGS)}, got {encoding!r:.80}")
+        raise BadEngine(
+            f"field {name}: encoding must be one of {', '.join(_ENCODINGS)}, got {encoding!r:.80}"
+        )
     for number, high in ((rows, ROW_LIMIT), (columns, ROW_LIMIT), (size, 255)):
         if type(number) is not int or not 0 <= number <= high:
             raise BadEngine(f"field {name}: rows, columns and size must be whole, got {number!r:.80}")

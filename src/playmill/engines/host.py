@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 import socket
 import struct
@@ -28,7 +29,12 @@ class Host:
     """Answers the frames of one pool."""
 
     def __init__(
-        self, game: str, options: dict[str, OptionValue], faults: Faults, games: int, send: Callable[[bytes], None]
+        self,
+        game: str,
+        options: dict[str, OptionValue],
+        faults: Faults,
+        games: int,
+        send: Callable[[bytes], None],
     ) -> None:
         self._game, self._options, self._faults, self._most, self._send = game, options, faults, games, send
         self._rules: Rules | None = None
@@ -53,7 +59,11 @@ class Host:
             raise FrameError(f"the first frame must be HELLO, got kind {kind}")
         told = protocol.read_hello(payload)
         wanted = told.get("game")
-        if isinstance(wanted, str) and not wanted.startswith("engine:") and split(wanted) != split(self._game):
+        if (
+            isinstance(wanted, str)
+            and not wanted.startswith("engine:")
+            and split(wanted) != split(self._game)
+        ):
             raise PlaymillError(f"this engine plays {self._game}, not {wanted:.80}")
         options = told.get("options")
         if not isinstance(options, dict):
@@ -82,11 +92,13 @@ class Host:
             else:
                 raise FrameError(f"no pool sends frames of kind {kind}")
             self._faults.before(self._answers)
-            self._send(self._faults.told(self._answer(rules, game), self._answers, rules.spec))
+            self._send(self._faults.told(self._answer(game), self._answers, rules.spec))
             self._answers += 1
         except (FrameError, struct.error):
             raise
-        except Exception as error:  # somebody else's rules: whatever they raise ends their game, not the engine
+        except (
+            Exception
+        ) as error:  # somebody else's rules: whatever they raise ends their game, not the engine
             self._tables.pop(game, None)
             self._send(protocol.failed(game, f"{type(error).__name__}: {error}"))
 
@@ -103,7 +115,7 @@ class Host:
         table.act(action)
         self._tables[game] = (table, at + 1)
 
-    def _answer(self, rules: Rules, game: int) -> bytes:
+    def _answer(self, game: int) -> bytes:
         table, turn = self._tables[game]
         gained = table.take_rewards()
         rewards = struct.pack(f"<{len(gained)}f", *gained)
@@ -111,9 +123,7 @@ class Host:
             stats = table.stats()
             del self._tables[game]
             return protocol.over(game, rewards, struct.pack(f"<{len(stats)}f", *stats))
-        return protocol.turn(
-            game, turn, table.seat, table.role, rewards, table.observation(), table.legal()
-        )
+        return protocol.turn(game, turn, table.seat, table.role, rewards, table.observation(), table.legal())
 
 
 def serve_pipes(make: Callable[[Callable[[bytes], None]], Host]) -> None:
@@ -147,7 +157,7 @@ def serve_socket(make: Callable[[Callable[[bytes], None]], Host], path: Path) ->
         while True:
             client, _ = door.accept()
             with client:
-                _served(make(client.sendall), lambda: client.recv(1 << 16), client.sendall)
+                _served(make(client.sendall), functools.partial(client.recv, 1 << 16), client.sendall)
 
 
 def _served(host: Host, read: Callable[[], bytes], send: Callable[[bytes], None]) -> None:

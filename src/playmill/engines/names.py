@@ -47,7 +47,9 @@ def split(name: str) -> tuple[str, str]:
             raise PlaymillError(f"'{prefix}:{rest:.80}' is no name of a game; they look like {example}")
     elif prefix == "engine":
         if _NAME.fullmatch(rest) is None:
-            raise PlaymillError(f"'{rest:.80}' is no name of an engine; letters, digits, '_', '-' and '.' are")
+            raise PlaymillError(
+                f"'{rest:.80}' is no name of an engine; letters, digits, '_', '-' and '.' are"
+            )
     else:
         raise unknown("kind of game", prefix, [*_HOSTED, "engine"])
     return prefix, rest
@@ -71,7 +73,9 @@ def command_launch(command: tuple[str, ...], folder: Path | None = None) -> Laun
     if program is None and folder is not None and (folder / command[0]).is_file():
         program = str((folder / command[0]).resolve())
     if program is None:
-        raise PlaymillError(f"there is no program '{command[0]}'; install it, or correct the engine's command")
+        raise PlaymillError(
+            f"there is no program '{command[0]}'; install it, or correct the engine's command"
+        )
     return Launch((program, *command[1:]), None if folder is None else str(folder))
 
 

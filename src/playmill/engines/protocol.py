@@ -108,7 +108,11 @@ def frame(kind: Kind, payload: bytes = b"") -> bytes:
 
 def hello(game: str, options: dict[str, Any], schema_hash: int | None) -> bytes:
     """What a pool says first. `schema_hash` is the one it expects, if it knows."""
-    told = {"game": game, "options": options, "schema_hash": None if schema_hash is None else hex(schema_hash)}
+    told = {
+        "game": game,
+        "options": options,
+        "schema_hash": None if schema_hash is None else hex(schema_hash),
+    }
     return frame(Kind.HELLO, _HELLO.pack(MAGIC, VERSION) + json.dumps(told).encode())
 
 

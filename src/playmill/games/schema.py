@@ -88,7 +88,7 @@ class Schema:
         return sum(f.features for f in self.fields)
 
     def unpack(self, packed: npt.NDArray[np.uint8]) -> dict[str, npt.NDArray[np.int64]]:
-        """Raw integers by field: [..., rows, columns] from packed [..., bytes]. Of half floats, their bits."""
+        """Raw integers by field: [..., rows, columns] from packed [..., bytes]. Half floats as their bits."""
         return {f.name: _unpack(f, packed) for f in self.fields}
 
     def expand(self, packed: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:

@@ -1,11 +1,9 @@
-"""Many engine processes as one pool. `turns` gives the rows that are ready, `act` answers them; an engine that
-is slow, dies, hangs or lies costs its own games and nobody's time."""
+"""Many engine processes as one pool. `turns` gives the rows that are ready, `act` answers them; an engine
+that is slow, dies, hangs or lies costs its own games and nobody's time."""
 
 from __future__ import annotations
 
-import logging
 import math
-import select
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -15,21 +13,20 @@ import numpy.typing as npt
 
 from playmill import _native
 from playmill.engines import protocol
-from playmill.engines.connection import Connection, EngineGone
+from playmill.engines.connection import EngineGone
 from playmill.engines.facts import BadEngine
 from playmill.engines.names import Launch, command_launch, launch_of
-from playmill.engines.protocol import GAME_BODY, NO_GAME, Frame, FrameError, Kind
+from playmill.engines.protocol import GAME_BODY, NO_GAME, Frame, Kind
 from playmill.games import GameSpec, OptionValue, PlaymillError, registry
+from playmill.pools.remote_crew import TICK, Crew
 from playmill.pools.remote_engine import Engine, Lie, State
 from playmill.pools.remote_settings import EngineHealth, Supervision
 from playmill.pools.remote_slots import FIRST_BOT, Slots, Waiting
 
-TICK = 0.05
-"""Seconds between looks at the clocks of engines."""
-AWAY = 1.0
-"""Seconds without a call after which engines' clocks stood still: nobody read what they had answered."""
-
-_LOG = logging.getLogger(__name__)
+LINGER = 0.2
+"""Share of a decision's time that a caller who wants several rows waits for more at a wake-up: a quarter
+less work for the pool, and no engine idles that has another game to go on with."""
+LINGER_MOST = 0.001
 
 
 class NoEngines(PlaymillError):
@@ -69,19 +66,14 @@ class RemotePool:
         if launch.sockets and engines > len(launch.sockets):
             raise PlaymillError(f"{engines} engines at {len(launch.sockets)} sockets; each needs its own")
         settings = supervision or Supervision()
-        self._engines = [Engine(n, launch, self.spec, settings, seed + n) for n in range(engines)]
-        self._slots = Slots(self.spec, slots, seed % 2**64)
+        made = [Engine(n, launch, self.spec, settings, seed + n) for n in range(engines)]
+        self._rows = Slots(self.spec, slots, seed % 2**64)
         self._homeless = deque(range(slots))
         self._tallies: dict[tuple[int, int], list[float]] = {}
-        self._dying: list[Connection] = []
-        self._epoll = select.epoll()
-        self._watched: dict[int, tuple[Engine, bool]] = {}
-        self._blocked: set[int] = set()
-        self._away = 0.0
-        self._left = self._checked = time.monotonic()
+        self._crew = Crew(made, self._take, self._lost)
         try:
-            for engine in self._engines:
-                self._start(engine, self._now())
+            for engine in made:
+                self._crew.start(engine)
             self._first_ready(settings.start_timeout)
         except BaseException:
             self.close()
@@ -90,47 +82,41 @@ class RemotePool:
     # ---- The two verbs ----
 
     def turns(self, at_least: int = 1, within: float = 0.1) -> Waiting:
-        """The rows that are ready: at least so many, or what there is when `within` seconds are over."""
-        entered = time.monotonic()
-        if entered - self._left > AWAY:
-            self._away += entered - self._left
-        until = self._now() + within
-        self._pump(0.0)
-        while len(self._slots.ready) < at_least:
-            left = until - self._now()
-            if left <= 0:
-                break
-            if all(engine.state is State.OUT for engine in self._engines) and not self._slots.ready:
-                raise NoEngines(f"no engine of {self.spec.name} is left. {self._reasons()}")
-            self._pump(min(left, max(0.0, self._checked + TICK - self._now())))
-        self._left = time.monotonic()
-        return self._slots.gather()
+        """The rows that are ready: at least so many, or what there is when `within` seconds are over.
+        NoEngines once there is none and every engine is out for good."""
+        crew, rows = self._crew, self._rows
+        crew.listen()
+        until = time.monotonic() + within
+        crew.pump(0.0)
+        while len(rows.ready) < at_least and (left := until - time.monotonic()) > 0:
+            if not rows.ready and crew.all_in(State.OUT):
+                raise NoEngines(f"no engine of {self.spec.name} is left. {crew.reasons()}")
+            if len(rows.ready) + 1 < at_least:
+                time.sleep(min(left, self._linger()))
+            crew.pump(left)
+        crew.leave()
+        return rows.gather()
 
     def act(self, slots: npt.ArrayLike, actions: npt.ArrayLike) -> None:
         """Answers rows. An illegal action, or a slot that does not wait, raises and changes nothing."""
-        at, wanted = self._slots.check(slots, actions)
-        rows, now = self._slots, self._now()
-        stale = rows.stale[at].tolist()
-        rows.answer(at)
-        for slot, action, void in zip(at, wanted, stale, strict=True):
-            if void:
-                rows.stale[slot] = False
-                continue
-            rows.live(slot)
-            self._ask(slot, action, now)
-        self._send(now)
+        at, wanted = self._rows.check(slots, actions)
+        now = self._crew.now()
+        for slot, action, void in zip(at, wanted, self._rows.answer(at), strict=True):
+            if not void:
+                self._ask(slot, action, now)
+        self._crew.send()
 
     def set_drivers(self, drivers: npt.ArrayLike) -> None:
         """Who answers for which seat, [slots, seats]: policies below FIRST_BOT, bots from there on. Bot
         "random" plays here, the others are the engine's own."""
-        self._slots.set_drivers(drivers)
-        rows, now = self._slots, self._now()
+        rows, now = self._rows, self._crew.now()
+        rows.set_drivers(drivers)
         for slot in list(rows.ready):
             driver = rows.driver_lists[slot][rows.seat[slot]]
             if driver >= FIRST_BOT:
                 del rows.ready[slot]
                 self._play_bot(slot, driver, now)
-        self._send(now)
+        self._crew.send()
 
     # ---- Numbers ----
 
@@ -146,25 +132,12 @@ class RemotePool:
 
     def health(self) -> list[EngineHealth]:
         """How every engine is, now."""
-        now = self._now()
-        return [engine.health(now) for engine in self._engines]
+        now = self._crew.now()
+        return [engine.health(now) for engine in self._crew.engines]
 
     def close(self) -> None:
         """Ends all engines, and waits until nothing is left of them."""
-        for engine in self._engines:
-            if engine.connection is not None:
-                try:
-                    engine.connection.send(protocol.frame(Kind.BYE))
-                except EngineGone:
-                    pass
-                engine.connection.kill()
-                self._dying.append(engine.connection)
-                engine.connection = None
-            engine.state = State.OUT
-        for connection in self._dying:
-            connection.close()
-        self._dying.clear()
-        self._epoll.close()
+        self._crew.close()
 
     def __enter__(self) -> RemotePool:
         return self
@@ -174,42 +147,12 @@ class RemotePool:
     ) -> None:
         self.close()
 
-    # ---- Bytes in and out ----
+    def _linger(self) -> float:
+        engines = self._crew.engines
+        busy, decisions = sum(e.busy for e in engines), sum(e.decisions for e in engines)
+        return min(LINGER_MOST, LINGER * busy / max(1, decisions))
 
-    def _now(self) -> float:
-        """The engines' clock: it stands still while nobody listens to them."""
-        return time.monotonic() - self._away
-
-    def _pump(self, within: float) -> None:
-        """Waits for bytes, takes in all that came, looks at the clocks when it is time."""
-        events = self._epoll.poll(within)
-        now = self._now()
-        for fd, event in events:
-            engine, is_errors = self._watched.get(fd, (None, False))
-            if engine is None or engine.connection is None:
-                continue
-            if is_errors:
-                if not engine.connection.read_errors():
-                    self._unwatch(fd)
-                continue
-            try:
-                if event & select.EPOLLOUT and engine.connection.flush():
-                    self._epoll.modify(fd, select.EPOLLIN)
-                    self._blocked.discard(fd)
-                if event & ~select.EPOLLOUT:
-                    data = engine.connection.read()
-                    engine.heard(now)
-                    for frame in engine.decoder.feed(data):
-                        self._take(engine, frame, now)
-            except (Lie, FrameError) as error:
-                self._fail(engine, f"it lied: {error}", lied=True)
-            except BadEngine as error:
-                self._fail(engine, str(error), for_good=True)
-            except EngineGone as error:
-                self._fail(engine, str(error))
-        if now - self._checked >= TICK:
-            self._check(now)
-        self._send(now)
+    # ---- What engines say ----
 
     def _take(self, engine: Engine, frame: Frame, now: float) -> None:
         kind, payload = frame
@@ -217,7 +160,9 @@ class RemotePool:
             game, text = protocol.read_failed(payload)
             if game == NO_GAME:
                 raise BadEngine(text) if engine.state is State.STARTING else EngineGone(text)
-            self._replace(engine.gave_up(game, text, now), now)
+            slot = engine.gave_up(game, text, now)
+            if slot >= 0:
+                self._lost([slot], now)
         elif engine.state is State.STARTING:
             engine.greet(frame, now, self._most)
             self._place(now)
@@ -233,13 +178,13 @@ class RemotePool:
         slot, took = engine.answered(game, now)
         if slot < 0:
             return
-        rows = self._slots
+        rows = self._rows
         driver = rows.take_turn(slot, payload)
         rows.spent[slot] += took
         if rows.spent[slot] > engine.settings.game_timeout:
             engine.drop(game)
             engine.reason = f"a game took longer than {engine.settings.game_timeout:g} s"
-            self._replace(slot, now)
+            self._lost([slot], now)
         elif driver < FIRST_BOT:
             rows.show(slot)
         else:
@@ -250,24 +195,25 @@ class RemotePool:
         slot, _ = engine.answered(game, now)
         if slot < 0:
             return
-        stats = self._slots.take_over(slot, payload)
+        stats = self._rows.take_over(slot, payload)
         del engine.games[game]
-        self._slots.engine[slot] = None
+        self._rows.engine[slot] = None
         names = len(self.spec.stats)
         for i in range(0, len(stats), 2):
             if stats[i + 1]:
                 seat, stat = divmod(i // 2, names)
-                cell = self._tallies.setdefault((self._slots.driver_lists[slot][seat], stat), [0.0, 0.0])
+                cell = self._tallies.setdefault((self._rows.driver_lists[slot][seat], stat), [0.0, 0.0])
                 cell[0] += stats[i]
                 cell[1] += stats[i + 1]
         self._homeless.append(slot)
         self._place(now)
 
+    # ---- Games ----
+
     def _play_bot(self, slot: int, driver: int, now: float) -> None:
-        rows = self._slots
+        rows, name = self._rows, self.spec.bots[driver - FIRST_BOT]
         engine = rows.engine[slot]
         assert engine is not None
-        name = self.spec.bots[driver - FIRST_BOT]
         if name == "random":
             legal = rows.legal[slot].tobytes()
             self._ask(slot, _native.random_legal(rows.seed[slot], rows.turn[slot], legal), now)
@@ -275,119 +221,46 @@ class RemotePool:
             self._ask(slot, -1 - engine.bots.index(name), now)
 
     def _ask(self, slot: int, action: int, now: float) -> None:
-        rows = self._slots
+        rows = self._rows
         engine = rows.engine[slot]
         assert engine is not None
         game, turn = rows.game[slot], rows.turn[slot]
         rows.turn[slot] = turn + 1
         engine.ask(game, protocol.act(game, turn, action), now)
 
-    def _send(self, now: float) -> None:
-        """Sends what was put out for engines. One that is gone leaves games that are begun elsewhere."""
-        again = True
-        while again:
-            again = False
-            for engine in self._engines:
-                if not engine.out or engine.connection is None:
-                    continue
-                data = b"".join(engine.out)
-                engine.out.clear()
-                try:
-                    fd = engine.connection.socket.fileno()
-                    if not engine.connection.send(data) and fd not in self._blocked:
-                        self._epoll.modify(fd, select.EPOLLIN | select.EPOLLOUT)
-                        self._blocked.add(fd)
-                except EngineGone as error:
-                    self._fail(engine, str(error))
-                    again = True
-
-    # ---- Engines ----
-
-    def _start(self, engine: Engine, now: float) -> None:
-        try:
-            engine.start(now)
-        except EngineGone as error:
-            self._fail(engine, str(error))
-            return
-        connection = engine.connection
-        assert connection is not None
-        self._watch(connection.socket.fileno(), engine, False)
-        if connection.errors >= 0:
-            self._watch(connection.errors, engine, True)
-
-    def _watch(self, fd: int, engine: Engine, is_errors: bool) -> None:
-        self._watched[fd] = (engine, is_errors)
-        self._epoll.register(fd, select.EPOLLIN)
-
-    def _unwatch(self, fd: int) -> None:
-        if self._watched.pop(fd, None) is not None:
-            self._epoll.unregister(fd)
-        self._blocked.discard(fd)
-
-    def _fail(self, engine: Engine, reason: str, *, lied: bool = False, for_good: bool = False) -> None:
-        """Ends an engine. Its games are lost, and their slots begin new ones elsewhere."""
-        connection, now = engine.connection, self._now()
-        if connection is not None:
-            self._unwatch(connection.socket.fileno())
-            if connection.errors >= 0:
-                self._unwatch(connection.errors)
-        slots = engine.fail(reason, now, lied=lied, for_good=for_good)
-        engine.connection = None
-        if connection is not None:
-            self._dying.append(connection)
-        _LOG.warning("%s, engine %d: %s", self.spec.name, engine.number, engine.reason)
-        if engine.state is State.OUT:
-            _LOG.error("%s, engine %d is left out for good: %s", self.spec.name, engine.number, engine.reason)
+    def _lost(self, slots: list[int], now: float) -> None:
+        """Games that are gone; their slots begin new ones elsewhere."""
         for slot in slots:
-            self._slots.lose(slot)
-            self._homeless.append(slot)
-        self._place(now)
-
-    def _replace(self, slot: int, now: float) -> None:
-        if slot >= 0:
-            self._slots.lose(slot)
-            self._homeless.append(slot)
-            self._place(now)
-
-    def _check(self, now: float) -> None:
-        self._checked = now
-        self._dying = [connection for connection in self._dying if not connection.reaped()]
-        for engine in self._engines:
-            if engine.state is State.WAITING:
-                if now >= engine.start_at:
-                    self._start(engine, now)
-            elif why := engine.overdue(now):
-                self._fail(engine, why)
+            self._rows.lose(slot)
+        self._homeless.extend(slots)
         self._place(now)
 
     def _place(self, now: float) -> None:
         """Begins games in slots that have none, each on the engine with the fewest."""
+        engines = self._crew.engines
         # The first engine to be ready must not take the games of those that are about to be.
-        most = self._fair if any(engine.first_start for engine in self._engines) else self._most
+        most = self._fair if any(engine.first_start for engine in engines) else self._most
         while self._homeless:
-            best = None
-            for engine in self._engines:
-                if engine.state is State.READY and len(engine.games) < min(engine.limit, most):
-                    if best is None or len(engine.games) < len(best.games):
-                        best = engine
-            if best is None:
+            free = [
+                engine
+                for engine in engines
+                if engine.state is State.READY and len(engine.games) < min(engine.limit, most)
+            ]
+            if not free:
                 return
+            best = min(free, key=lambda engine: len(engine.games))
             slot = self._homeless.popleft()
-            self._slots.engine[slot] = best
-            self._slots.game[slot] = best.open(slot, self._slots.next_game(slot), now)
+            self._rows.engine[slot] = best
+            self._rows.game[slot] = best.open(slot, self._rows.next_game(slot), now)
 
     def _first_ready(self, within: float) -> None:
         """Waits for one engine; where none comes up, says why."""
-        until = self._now() + within
-        while not any(engine.state is State.READY for engine in self._engines):
-            gone = all(engine.state in (State.OUT, State.WAITING) for engine in self._engines)
-            if gone or self._now() > until:
-                raise NoEngines(f"no engine of {self.spec.name} started. {self._reasons()}")
-            self._pump(TICK)
-        self._left = time.monotonic()
-
-    def _reasons(self) -> str:
-        return "\n".join(f"Engine {e.number}: {e.reason}" for e in self._engines[:4] if e.reason)
+        until = time.monotonic() + within
+        while not any(engine.state is State.READY for engine in self._crew.engines):
+            if self._crew.all_in(State.OUT, State.WAITING) or time.monotonic() > until:
+                raise NoEngines(f"no engine of {self.spec.name} started. {self._crew.reasons()}")
+            self._crew.pump(TICK)
+        self._crew.leave()
 
 
 def _launch(spec: GameSpec, command: Sequence[str] | None, sockets: Sequence[str] | None) -> Launch:

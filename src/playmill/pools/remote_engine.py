@@ -56,7 +56,7 @@ class Engine:
         self._failures = 0
         self._starts = 0
         self.decisions = self.lies = self.lost = 0
-        self.waited = self._busy = self._busy_since = 0.0
+        self.waited = self.busy = self._busy_since = 0.0
         self._ready_time = 0.0
 
     # ---- Life ----
@@ -93,9 +93,10 @@ class Engine:
             self.connection.kill()
             words = self.connection.last_words
             self.reason = f"{reason}; its last words: {words}" if words else reason
+            self.connection = None
         else:
             self.reason = reason
-        self._settle(now)
+        self.settle(now)
         if self.state is State.READY:
             self._ready_time += now - self._since
         self.lies += lied
@@ -161,7 +162,7 @@ class Engine:
         self.waited += now - since
         self._failures = 0
         if not self.asked:
-            self._busy += now - self._busy_since
+            self.busy += now - self._busy_since
         return slot, now - since
 
     def heard(self, now: float) -> None:
@@ -193,9 +194,10 @@ class Engine:
 
     # ---- Numbers ----
 
-    def _settle(self, now: float) -> None:
+    def settle(self, now: float) -> None:
+        """Counts the time it is at work up to now."""
         if self.asked:
-            self._busy += now - self._busy_since
+            self.busy += now - self._busy_since
             self._busy_since = now
 
     @property
@@ -204,7 +206,7 @@ class Engine:
         return self.state is State.STARTING and self._starts == 1
 
     def health(self, now: float) -> EngineHealth:
-        self._settle(now)
+        self.settle(now)
         ready = self._ready_time + (now - self._since if self.state is State.READY else 0.0)
         running = self.state in (State.STARTING, State.READY) and self.connection is not None
         return EngineHealth(
@@ -217,8 +219,7 @@ class Engine:
             quarantines=self.lies,
             lost=self.lost,
             waited=self.waited,
-            seconds_a_decision=self._busy / self.decisions if self.decisions else 0.0,
-            utilisation=min(1.0, self._busy / ready) if ready > 0 else 0.0,
+            seconds_a_decision=self.busy / self.decisions if self.decisions else 0.0,
+            utilisation=min(1.0, self.busy / ready) if ready > 0 else 0.0,
             reason=self.reason,
         )
-

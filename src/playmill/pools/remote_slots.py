@@ -26,7 +26,9 @@ class Waiting(NamedTuple):
     seat: npt.NDArray[np.uint8]  # [N]
     role: npt.NDArray[np.uint8]  # [N] index into spec.roles
     driver: npt.NDArray[np.uint8]  # [N] which policy is asked
-    rewards: npt.NDArray[np.float32]  # [N, S] what the slot's last answer brought, in the game it was given in
+    rewards: npt.NDArray[
+        np.float32
+    ]  # [N, S] what the slot's last answer brought, in the game it was given in
     over: npt.NDArray[np.uint8]  # [N] that game ended with it: this row is the first of a new one
     lost: npt.NDArray[np.uint8]  # [N] that game was lost with its engine: the same, and rewards are void
 
@@ -58,8 +60,8 @@ class Slots:
         self._live = [False] * slots  # what happens now is what the last answer brings
         self._number = [-1] * slots
         # Rows are written byte by byte as they come: memory views are the cheapest way in.
-        self._observations = memoryview(self.observation).cast("B")
-        self._legals = memoryview(self.legal).cast("B")
+        self._observations = self.observation.data.cast("B")
+        self._legals = self.legal.data.cast("B")
         self._seats = struct.Struct(f"<{spec.seats}f")
         self._none = bytes(4 * spec.seats)
         self._rewards_end = TURN_BODY.size + 4 * spec.seats
@@ -92,7 +94,9 @@ class Slots:
             raise Lie("it allows no action" if not bits else "it allows actions that there are not")
         self._gain(slot, payload[TURN_BODY.size : self._rewards_end])
         size = self.spec.schema.bytes
-        self._observations[slot * size : slot * size + size] = payload[self._rewards_end : self._observation_end]
+        self._observations[slot * size : slot * size + size] = payload[
+            self._rewards_end : self._observation_end
+        ]
         size = len(legal)
         self._legals[slot * size : slot * size + size] = legal
         self.seat[slot] = seat
@@ -163,8 +167,6 @@ class Slots:
         self.given[slots] = True
         self.rewards[slots] = 0
         self.over[slots] = self.lost[slots] = 0
-        for slot in slots.tolist():
-            self._live[slot] = False
         return rows
 
     def check(self, slots: npt.ArrayLike, actions: npt.ArrayLike) -> tuple[list[int], list[int]]:
@@ -189,23 +191,23 @@ class Slots:
         wrong = ~legal & ~self.stale[at]
         if wrong.any():
             row = int(wrong.argmax())
+            slot, seat = at[row], self.seat[at[row]]
             raise IllegalAction(
-                f"{self.spec.name}, slot {at[row]}, seat {self.seat[at[row]]}: action {wanted[row]} is not legal"
+                f"{self.spec.name}, slot {slot}, seat {seat}: action {wanted[row]} is not legal"
             )
         return at.tolist(), wanted.tolist()
 
-    def answer(self, slots: list[int]) -> None:
-        """The rows of these slots are answered. Of lost games only that is noted."""
-        at = np.array(slots, np.int64)
-        self.given[at] = False
-        for slot in at[self.stale[at]].tolist():
-            if self._held[slot]:
+    def answer(self, slots: list[int]) -> list[bool]:
+        """These rows are answered; of each, whether that means nothing because its game is lost."""
+        void: list[bool] = self.stale[slots].tolist()
+        self.given[slots] = False
+        self.stale[slots] = False
+        for slot, lost in zip(slots, void, strict=True):
+            self._live[slot] = not lost
+            if lost and self._held[slot]:
                 self._held[slot] = False
                 self.ready[slot] = None
-
-    def live(self, slot: int) -> None:
-        """What happens in the slot's game from now on is what its last answer brings."""
-        self._live[slot] = True
+        return void
 
     def set_drivers(self, drivers: npt.ArrayLike) -> None:
         given = np.asarray(drivers)

@@ -18,7 +18,9 @@ def rules_of(name: str, options: Mapping[str, OptionValue]) -> Rules:
     """The rules of a game by its name with a prefix."""
     prefix, rest = split(name)
     if prefix == "engine":
-        raise PlaymillError(f"{name} has an engine of its own; the host serves native, openspiel and pettingzoo")
+        raise PlaymillError(
+            f"{name} has an engine of its own; the host serves native, openspiel and pettingzoo"
+        )
     try:
         module = importlib.import_module(f"playmill.engines.rules.{prefix}")
     except ModuleNotFoundError as error:

@@ -27,6 +27,8 @@ class OpenSpielTable:
         self._random = random.Random(seed)
         self._state = rules.game.new_initial_state()
         self._answers: list[int] = []
+        self._seat = 0
+        self._legal: list[int] = []
         self._before = [0.0] * rules.spec.seats
         self._settle()
 
@@ -111,14 +113,16 @@ class OpenSpielRules:
             raise PlaymillError(f"openspiel:{name} is a mean field game; it has no turns of players")
         if self.game.num_distinct_actions() > MOST_ACTIONS:
             actions = self.game.num_distinct_actions()
-            raise PlaymillError(f"openspiel:{name} has {actions:,} actions; at most {MOST_ACTIONS:,} are taken")
+            raise PlaymillError(
+                f"openspiel:{name} has {actions:,} actions; at most {MOST_ACTIONS:,} are taken"
+            )
         self.information = _information(name, kind, wanted)
         shape = (
             self.game.information_state_tensor_shape()
             if self.information
             else self.game.observation_tensor_shape()
         )
-        # Planes over a board come as [planes, height, width]; whatever else, a row for each of the first axis.
+        # Planes over a board come as [planes, height, width]: a row for each of the first axis.
         rows = shape[0] if len(shape) > 1 else 1
         field = ("tensor", int(Encoding.F16), rows, max(1, int(np.prod(shape)) // rows), 0, 1.0, "")
         self.spec: GameSpec = spec_of(

@@ -105,7 +105,9 @@ class PettingZooRules:
         env = self._made()
         agents = list(env.possible_agents)
         if not 1 <= len(agents) <= MOST_SEATS:
-            raise PlaymillError(f"pettingzoo:{name} has {len(agents)} agents; 1 to {MOST_SEATS} can be seated")
+            raise PlaymillError(
+                f"pettingzoo:{name} has {len(agents)} agents; 1 to {MOST_SEATS} can be seated"
+            )
         self.seats = {agent: seat for seat, agent in enumerate(agents)}
         acts = [env.action_space(agent) for agent in agents]
         for agent, space in zip(agents, acts, strict=True):
@@ -159,7 +161,7 @@ def load(name: str, options: Mapping[str, OptionValue]) -> PettingZooRules:
 
 
 def _maker(name: str) -> Callable[..., Any]:
-    """What makes environments: a module's `env` (or `parallel_env`), or a class or function by its own name."""
+    """What makes environments: a module's `env` or `parallel_env`, or a class or function."""
     path = f"pettingzoo.{name.replace('/', '.')}" if "/" in name else name
     here = str(Path.cwd())
     if here not in sys.path:
@@ -190,7 +192,9 @@ def _shown(name: str, env: Any, agents: list[Any]) -> tuple[spaces.Space[Any], b
     it is found under "observation"."""
     seen = [env.observation_space(agent) for agent in agents]
     if any(space != seen[0] for space in seen[1:]):
-        raise PlaymillError(f"pettingzoo:{name}: agents see different spaces; they must be alike for one policy")
+        raise PlaymillError(
+            f"pettingzoo:{name}: agents see different spaces; they must be alike for one policy"
+        )
     first = seen[0]
     if not isinstance(first, spaces.Dict) or MASK not in first.spaces:
         return first, False, False
