@@ -29,6 +29,8 @@ class Welcome:
     """An engine that has said who it is."""
 
     engine: str
+    game: str
+    """What it calls its game."""
     version: str
     games: int
     """How many games it takes at once."""
@@ -74,6 +76,7 @@ def read_welcome(
         bots = _names(told, "bots", least=0)
         found = Welcome(
             engine=_text(told, "engine"),
+            game=_text(told, "game"),
             version=_text(told, "version"),
             games=_whole(told, "games", 1, 1 << 16),
             spec=_spec(told, name, options, bots),
