@@ -14,7 +14,10 @@ inline Schema schema_from(nanobind::list fields) {
     nanobind::tuple t = nanobind::cast<nanobind::tuple>(item);
     Field field;
     field.name = nanobind::cast<std::string>(t[0]);
-    field.encoding = static_cast<Encoding>(nanobind::cast<int>(t[1]));
+    const int encoding = nanobind::cast<int>(t[1]);
+    if (encoding < 0 || encoding > static_cast<int>(Encoding::kF16))
+      throw std::invalid_argument("field '" + field.name + "': there is no encoding " + std::to_string(encoding));
+    field.encoding = static_cast<Encoding>(encoding);
     field.rows = nanobind::cast<int>(t[2]);
     field.columns = nanobind::cast<int>(t[3]);
     field.size = nanobind::cast<int>(t[4]);

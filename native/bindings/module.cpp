@@ -146,6 +146,18 @@ nb::dict facts_of(const std::string& name, const OptionValues& options) {
   return out;
 }
 
+// A uniform one of the actions in a row of legal bits, as bot 0 would draw it in that turn; -1 where there is none.
+int random_legal(std::uint64_t seed, std::uint32_t turn, nb::bytes legal) {
+  const auto* bits = reinterpret_cast<const std::uint8_t*>(legal.c_str());
+  std::uint32_t count = 0;
+  for (std::size_t i = 0; i < legal.size(); ++i) count += static_cast<std::uint32_t>(std::popcount(bits[i]));
+  if (count == 0) return -1;
+  auto left = Random(seed, kBotStream + turn).below(count);
+  for (std::size_t i = 0;; ++i)
+    for (unsigned byte = bits[i]; byte != 0; byte &= byte - 1)
+      if (left-- == 0) return static_cast<int>(8 * i) + std::countr_zero(byte);
+}
+
 class KernelsHandle {
  public:
   explicit KernelsHandle(int threads) : workers_(threads) {}
@@ -260,6 +272,13 @@ NB_MODULE(_native, m) {
     return names;
   });
   m.def("facts", &facts_of, "name"_a, "options"_a);
+  m.def("schema_hash", [](nb::list fields) { return schema_from(fields).hash(); }, "fields"_a);
+  // Seeds of games and answers of bot 0, for pools whose games are played elsewhere.
+  m.def(
+      "episode_seed",
+      [](std::uint64_t seed, std::uint64_t row, std::uint64_t episode) { return mix64(mix64(seed, row), episode); },
+      "seed"_a, "row"_a, "episode"_a);
+  m.def("random_legal", &random_legal, "seed"_a, "turn"_a, "legal"_a);
   m.def(
       "text_options", [](const std::string& name, const std::string& text) { return entry(name).text_options(text); },
       "name"_a, "text"_a);
@@ -305,7 +324,13 @@ NB_MODULE(_native, m) {
           "action_text", [](const GameHandle& g, int action) { return g.value().action_text(action); }, "action"_a)
       .def(
           "table_text", [](const GameHandle& g, int seat) { return g.value().table_text(seat); }, "seat"_a)
-      .def("state", [](const GameHandle& g) { return to_bytes(g.value().state()); });
+      .def("state", [](const GameHandle& g) { return to_bytes(g.value().state()); })
+      // Sum and number of what was counted, [seats, stats] one behind the other.
+      .def("tallies", [](const GameHandle& g) {
+        nb::list out;
+        for (const Tally& cell : g.value().tallies()) out.append(nb::make_tuple(cell.sum, cell.n));
+        return out;
+      });
 
   nb::class_<Expander>(m, "Expander")
       .def(

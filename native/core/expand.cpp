@@ -16,6 +16,7 @@ float number(Encoding encoding, const std::uint8_t* at, float scale) {
     case Encoding::kU8: return static_cast<float>(*at) * scale;
     case Encoding::kU16: return static_cast<float>(load16(at)) * scale;
     case Encoding::kI16: return static_cast<float>(static_cast<std::int16_t>(load16(at))) * scale;
+    case Encoding::kF16: return half_value(load16(at)) * scale;
     default: return std::log2(1.0f + static_cast<float>(load16(at))) * scale;
   }
 }

@@ -46,6 +46,7 @@ class AnyGame {
   virtual std::string action_text(int action) const = 0;
   virtual std::string table_text(int seat) const = 0;
   virtual std::vector<std::uint8_t> state() const = 0;
+  virtual std::vector<Tally> tallies() const = 0;  // [seats, stats], of the game so far
 };
 
 struct GameEntry {
@@ -94,11 +95,13 @@ class OneGame final : public AnyGame {
  public:
   OneGame(const typename G::Options& options, std::uint64_t seed) : options_(options), seed_(seed) {
     game_.reset(options, seed);
+    count_by_seat();
   }
   OneGame(const typename G::Options& options, const std::string& text, std::uint64_t seed)
     requires StartsFromText<G>
       : options_(options), seed_(seed) {
     game_.set_text(options, text);
+    count_by_seat();
   }
 
   std::unique_ptr<AnyGame> copy() const override { return std::make_unique<OneGame>(*this); }
@@ -133,6 +136,9 @@ class OneGame final : public AnyGame {
       throw IllegalAction(std::string(G::kName) + ", seat " + std::to_string(game_.seat()) + ": action " +
                           std::to_string(action) + " is not legal" + (game_.over() ? " (the game is over)" : ""));
     Report report;
+    report.tally = tallies_.data();
+    report.driver = seats_;
+    report.stats = kStatCount;
     game_.apply(options_, action, report);
     ++turn_;
     return {report.reward, report.reward + G::seats(options_)};
@@ -155,7 +161,17 @@ class OneGame final : public AnyGame {
     return {bytes, bytes + sizeof game_};
   }
 
+  std::vector<Tally> tallies() const override { return tallies_; }
+
  private:
+  static constexpr int kStatCount = static_cast<int>(std::size(G::kStats));
+
+  // Statistics are kept by driver; here every seat drives itself.
+  void count_by_seat() {
+    for (int seat = 0; seat < kMaxSeats; ++seat) seats_[seat] = static_cast<std::uint8_t>(seat);
+    tallies_.resize(static_cast<std::size_t>(G::seats(options_) * kStatCount));
+  }
+
   BitSet<G::kActions> legal_set() const {
     BitSet<G::kActions> bits;
     if (!game_.over()) game_.legal(options_, bits);
@@ -165,6 +181,8 @@ class OneGame final : public AnyGame {
   typename G::Options options_;
   std::uint64_t seed_;
   std::uint32_t turn_ = 0;
+  std::uint8_t seats_[kMaxSeats];
+  std::vector<Tally> tallies_;
   G game_;
 };
 

@@ -20,7 +20,18 @@ enum class Encoding : std::uint8_t {
   kI16,       // little-endian two's complement, expands to value * scale
   kLog16,     // u16, expands to log2(1 + value) * scale
   kCategory,  // byte id in [0, size); expands to one-hot of `size`; any other id to zeros
+  kF16,       // little-endian half float, expands to value * scale; see half_value
 };
+
+// A half float as a float. The exponent that stands for infinity and NaN is one like the others (65536 and more), so
+// that no byte a stranger writes becomes a number the network cannot take.
+PM_FN float half_value(std::uint16_t half) {
+  const std::uint32_t magnitude = static_cast<std::uint32_t>(half & 0x7FFF) << 13;
+  float value;
+  memcpy(&value, &magnitude, sizeof value);
+  value *= 0x1p112f;  // from a float's exponent to a half's
+  return (half & 0x8000) != 0 ? -value : value;
+}
 
 struct Field {
   std::string name;
@@ -61,6 +72,9 @@ class Schema {
   }
   Schema& log16(std::string name, int rows, int columns, float scale) {
     return add({std::move(name), Encoding::kLog16, rows, columns, 0, scale});
+  }
+  Schema& f16(std::string name, int rows, int columns, float scale) {
+    return add({std::move(name), Encoding::kF16, rows, columns, 0, scale});
   }
   Schema& category(std::string name, int rows, int columns, int size) {
     return add({std::move(name), Encoding::kCategory, rows, columns, size});

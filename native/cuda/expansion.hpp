@@ -59,6 +59,7 @@ PM_FN float feature_of(const Feature& feature, const std::uint8_t* row) {
     case Encoding::kU16: return static_cast<float>(wide) * feature.scale;
     case Encoding::kI16: return static_cast<float>(static_cast<std::int16_t>(wide)) * feature.scale;
     case Encoding::kLog16: return log2f(1.0f + static_cast<float>(wide)) * feature.scale;
+    case Encoding::kF16: return half_value(wide) * feature.scale;
     default: return 0.0f;
   }
 }

@@ -211,11 +211,20 @@ void rows_expand_as_worked_by_hand() {
   for (std::size_t i = 0; i < out.size(); ++i) CHECK(std::abs(out[i] - wanted[i]) < 1e-5f);
 }
 
+void half_floats_are_the_usual_ones_without_infinity() {
+  const struct {
+    std::uint16_t half;
+    float value;
+  } known[] = {{0x0000, 0.0f},     {0x3C00, 1.0f},       {0xBC00, -1.0f},    {0x3800, 0.5f},     {0x7BFF, 65504.0f},
+               {0x0001, 0x1p-24f}, {0x03FF, 0x3FFp-24f}, {0x0400, 0x1p-14f}, {0x7C00, 65536.0f}, {0xFFFF, -131008.0f}};
+  for (const auto& [half, value] : known) CHECK(half_value(half) == value);
+}
+
 Schema every_encoding() {
   Schema schema;
   schema.u8("n", 1, 1, 0.1f).bits("wide", 3, 70).bits("counted_bits", 4, 9).counted("n");
   schema.category("kind", 5, 2, 7).counted("n").u8("small", 1, 3, 0.2f).u16("more", 2, 1, 0.001f).counted("n");
-  schema.i16("signed", 1, 4, 0.01f).log16("large", 2, 2, 0.1f).category("one", 1, 1, 255);
+  schema.i16("signed", 1, 4, 0.01f).log16("large", 2, 2, 0.1f).category("one", 1, 1, 255).f16("half", 1, 3, 0.5f);
   return schema;
 }
 
@@ -519,6 +528,7 @@ int main() {
   a_wrong_field_is_refused();
   a_writer_writes_little_endian();
   rows_expand_as_worked_by_hand();
+  half_floats_are_the_usual_ones_without_infinity();
   the_first_layer_equals_the_dense_product();
   the_number_of_threads_changes_no_bit_of_the_first_layer();
   actions_come_as_often_as_the_softmax_says();

@@ -51,7 +51,7 @@ int main() {
 
   Schema every;  // every encoding, odd widths, more runs in eight features than an octet holds
   every.bits("a", 3, 5).u8("n", 1, 1, 1.0f).category("c", 4, 2, 3).counted("n").i16("d", 2, 3, 0.1f);
-  every.log16("e", 1, 2, 0.5f).bits("f", 7, 13).u16("g", 1, 1, 0.01f).bits("h", 17, 1);
+  every.log16("e", 1, 2, 0.5f).bits("f", 7, 13).u16("g", 1, 1, 0.01f).bits("h", 17, 1).f16("i", 2, 3, 0.5f);
   good &= agrees("every encoding", every);
   Schema counted;
   counted.u8("n", 1, 1, 1.0f).bits("x", 9, 3).counted("n").category("y", 9, 1, 2);

@@ -62,7 +62,7 @@ def test_the_layout_in_python_is_the_native_one(game):
     assert schema == Schema.from_native(schema.to_native(), schema.hash)
 
 
-NUMBERS = (Encoding.U8, Encoding.U16, Encoding.I16, Encoding.LOG16)
+NUMBERS = (Encoding.U8, Encoding.U16, Encoding.I16, Encoding.LOG16, Encoding.F16)
 
 
 @st.composite

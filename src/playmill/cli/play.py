@@ -44,7 +44,7 @@ def play(
     """Plays until the player leaves. `agents`: one for all other seats, or one for each in order of
     play after the player; without a seat the player starts anywhere and moves round the table. Games played
     to their end are appended to `replays`."""
-    spec = registry.spec(game, options)
+    spec = registry.native(game, options)
     others = seat_agents(agents, spec.seats - 1)
     if human_seat is not None and not 0 <= human_seat < spec.seats:
         raise PlaymillError(f"{game} has seats 0 to {spec.seats - 1}, got {human_seat}")

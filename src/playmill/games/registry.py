@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 
 import numpy as np
 import numpy.typing as npt
@@ -76,7 +77,14 @@ class GameSpec:
     """What squares there are and which actions belong to them, for games on a board."""
 
     @property
+    def foreign(self) -> bool:
+        """Whether its rules are somebody else's, in engine processes."""
+        return ":" in self.name
+
+    @property
     def native_options(self) -> dict[str, int]:
+        if self.foreign:
+            raise _foreign_rules(self.name)
         by_name = {o.name: o for o in self.option_specs}
         return {name: by_name[name].number(value) for name, value in self.options.items()}
 
@@ -88,12 +96,27 @@ class GameSpec:
 
 
 def names() -> list[str]:
-    """The games there are."""
+    """The native games."""
     return list(_native.names())
 
 
 def spec(name: str, options: Mapping[str, OptionValue] | None = None) -> GameSpec:
-    """The game called `name` with these options."""
+    """The game called `name` with these options: a native one, or with a prefix somebody else's
+    (`openspiel:leduc_poker`). Who answers for a prefix stands in the entry points `playmill.games`."""
+    prefix, colon, rest = name.partition(":")
+    if not colon or prefix == "native":
+        return native(rest if colon else name, options)
+    providers = entry_points(group="playmill.games")
+    if prefix not in providers.names:
+        raise unknown("kind of game", prefix, sorted({"native", *providers.names}))
+    found: GameSpec = providers[prefix].load()(name, options or {})
+    return found
+
+
+def native(name: str, options: Mapping[str, OptionValue] | None = None) -> GameSpec:
+    """The native game called `name` with these options."""
+    if ":" in name:
+        raise _foreign_rules(name)
     if name not in _native.names():
         raise unknown("game", name, _native.names())
     standard = _native.facts(name, {})
@@ -130,12 +153,18 @@ def spec(name: str, options: Mapping[str, OptionValue] | None = None) -> GameSpe
     )
 
 
+def _foreign_rules(name: str) -> PlaymillError:
+    return PlaymillError(
+        f"{name:.80} has no native rules; it is played by engine processes, through a RemotePool"
+    )
+
+
 class Game:
-    """One game, a call at a time: for people, adapters and tests. Batches go through a pool."""
+    """One native game, a call at a time: for people, adapters and tests. Batches go through a pool."""
 
     def __init__(self, name: str, options: Mapping[str, OptionValue] | None = None, seed: int = 0) -> None:
-        self.spec = spec(name, options)
-        self._native = _native.Game(name, self.spec.native_options, seed)
+        self.spec = native(name, options)
+        self._native = _native.Game(self.spec.name, self.spec.native_options, seed)
 
     @classmethod
     def from_text(
@@ -150,7 +179,7 @@ class Game:
         try:
             written = _native.text_options(name, plain)
             made = cls.__new__(cls)
-            made.spec = spec(name, {**written, **(options or {})})
+            made.spec = native(name, {**written, **(options or {})})
             made._native = _native.Game.from_text(name, made.spec.native_options, plain, seed)
         except ValueError as error:
             raise PlaymillError(f"{name}: {error}") from None

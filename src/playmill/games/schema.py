@@ -22,6 +22,7 @@ class Encoding(IntEnum):
     I16 = 3
     LOG16 = 4
     CATEGORY = 5
+    F16 = 6
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Schema:
         return sum(f.features for f in self.fields)
 
     def unpack(self, packed: npt.NDArray[np.uint8]) -> dict[str, npt.NDArray[np.int64]]:
-        """Raw integers by field: [..., rows, columns] from packed [..., bytes]."""
+        """Raw integers by field: [..., rows, columns] from packed [..., bytes]. Half floats as their bits."""
         return {f.name: _unpack(f, packed) for f in self.fields}
 
     def expand(self, packed: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
@@ -100,6 +101,8 @@ class Schema:
                 floats = (values[..., None] == np.arange(f.size)).astype(np.float32)
             elif f.encoding is Encoding.LOG16:
                 floats = np.log2(1.0 + values.astype(np.float32)) * np.float32(f.scale)
+            elif f.encoding is Encoding.F16:
+                floats = half_values(values) * np.float32(f.scale)
             else:
                 floats = values.astype(np.float32) * np.float32(f.scale)
             if f.counted:
@@ -109,13 +112,20 @@ class Schema:
         return out
 
 
+def half_values(bits: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+    """Half floats from their bits. The exponent of infinity and NaN counts on (65536 and more): every row
+    expands to finite numbers, whoever wrote it."""
+    magnitude = ((bits & 0x7FFF) << 13).astype(np.uint32).view(np.float32) * np.float32(2.0**112)
+    return np.where(bits & 0x8000, -magnitude, magnitude)
+
+
 def _unpack(field: Field, packed: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     lead = packed.shape[:-1]
     part = packed[..., field.offset : field.offset + field.rows * field.row_bytes]
     part = np.ascontiguousarray(part).reshape(*lead, field.rows, field.row_bytes)
     if field.encoding is Encoding.BITS:
         part = np.unpackbits(part, axis=-1, count=field.columns, bitorder="little")
-    elif field.encoding in (Encoding.U16, Encoding.LOG16):
+    elif field.encoding in (Encoding.U16, Encoding.LOG16, Encoding.F16):
         part = part.view("<u2")
     elif field.encoding is Encoding.I16:
         part = part.view("<i2")

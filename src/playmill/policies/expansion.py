@@ -29,6 +29,9 @@ def expand(schema: Schema, packed: Tensor) -> Tensor:
             floats = (values[..., None] == torch.arange(f.size, device=packed.device)).float()
         elif f.encoding is Encoding.LOG16:
             floats = torch.log2(1.0 + values.float()) * f.scale
+        elif f.encoding is Encoding.F16:
+            magnitude = ((values & 0x7FFF) << 13).view(torch.float32) * 2.0**112
+            floats = torch.where(values >= 0x8000, -magnitude, magnitude) * f.scale
         else:
             floats = values.float() * f.scale
         if f.counted:

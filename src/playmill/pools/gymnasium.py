@@ -49,7 +49,7 @@ class SeatEnv(gymnasium.Env[Observation, Any]):
         `seat`: ours; None draws one for each game."""
         if render_mode not in (None, "ansi"):
             raise PlaymillError(f"render_mode must be 'ansi' or None, got '{render_mode}'")
-        self.game_spec = registry.spec(game, options)
+        self.game_spec = registry.native(game, options)
         spaces.check_seat(self.game_spec, seat)
         self.render_mode = render_mode
         self.seat = seat or 0
@@ -148,7 +148,7 @@ class SeatVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[An
         """`seat`: ours in every game; None seats us round the table, row i in seat i % seats."""
         if render_mode is not None:
             raise PlaymillError("SeatVectorEnv does not render; use SeatEnv for that")
-        self.game_spec = registry.spec(game, options)
+        self.game_spec = registry.native(game, options)
         spaces.check_seat(self.game_spec, seat)
         self.num_envs = num_envs
         self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}

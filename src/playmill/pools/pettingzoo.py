@@ -38,7 +38,7 @@ class TableEnv(AECEnv):  # type: ignore[misc]
         if render_mode not in (None, "ansi"):
             raise PlaymillError(f"render_mode must be 'ansi' or None, got '{render_mode}'")
         super().__init__()
-        self.game_spec = registry.spec(game, options)
+        self.game_spec = registry.native(game, options)
         self.render_mode = render_mode
         self.metadata = {"name": f"{game}_v0", "render_modes": ["ansi"], "is_parallelizable": False}
         self._view = View(self.game_spec, observation)

@@ -24,6 +24,7 @@ _RANGE = {
     Encoding.I16: (-32768, 32767),
     Encoding.LOG16: (0, 16),  # log2(1 + 65535)
     Encoding.CATEGORY: (0, 1),
+    Encoding.F16: (-131008, 131008),
 }
 _MARKUP = re.compile(r"\[/?[a-z0-9_ #]*\]")
 

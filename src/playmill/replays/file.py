@@ -43,7 +43,7 @@ class Stored:
 
     def play(self) -> Timeline:
         """The game, played through; one that was made by other rules is refused."""
-        spec = registry.spec(self.replay.game, self.replay.options)
+        spec = registry.native(self.replay.game, self.replay.options)
         remedy = "watch it with the version that wrote it"
         if spec.schema.hash != self.schema:
             raise PlaymillError(f"observations of {spec.name} were others when this was played; {remedy}")

@@ -82,7 +82,7 @@ def rules_signature(spec: GameSpec) -> int:
 
 @functools.lru_cache(maxsize=256)
 def _signature(name: str, options: tuple[tuple[str, OptionValue], ...]) -> int:
-    first = registry.spec(name, dict(options))
+    first = registry.native(name, dict(options))
     crc = zlib.crc32(f"{first.seats} {first.actions}".encode())
     for seed in range(_PROBES):
         game = Game(name, dict(options), seed)

@@ -217,7 +217,7 @@ class House:
             if self._halls:
                 raise PlaymillError("games can only be restored into an empty house")
             for kind in meta["halls"]:
-                hall = self._hall_of(registry.spec(kind["game"], kind["options"]), limited=False)
+                hall = self._hall_of(registry.native(kind["game"], kind["options"]), limited=False)
                 if f"{hall.layout.hash:016x}" != kind["layout"]:
                     raise PlaymillError(f"{kind['game']}: the games were saved with other columns or rules")
                 try:
@@ -246,7 +246,7 @@ class House:
 
     def _spec(self, game: str, options: Mapping[str, OptionValue] | None) -> GameSpec:
         try:
-            return registry.spec(game, options)
+            return registry.native(game, options)
         except PlaymillError as error:
             raise _wrong(str(error)) from None
 
