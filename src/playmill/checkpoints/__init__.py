@@ -12,7 +12,7 @@ from playmill.checkpoints.folder import (
     write,
 )
 from playmill.checkpoints.lock import lock_folder
-from playmill.checkpoints.store import Store
+from playmill.checkpoints.store import Store, step_of
 
 __all__ = [
     "FORMAT",
@@ -24,6 +24,7 @@ __all__ = [
     "fingerprint",
     "lock_folder",
     "read",
+    "step_of",
     "verify",
     "write",
 ]

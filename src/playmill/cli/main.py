@@ -11,6 +11,7 @@ from rich.markup import escape
 from playmill.checkpoints import CheckpointError
 from playmill.cli import commands
 from playmill.cli.arguments import call_with_arguments
+from playmill.cli.roles import actor_command, ledger_command, policy_command
 from playmill.cli.serve import serve_command
 from playmill.cli.train import train_command
 from playmill.games import IllegalAction, PlaymillError, unknown
@@ -25,6 +26,9 @@ COMMANDS: dict[str, Callable[..., object]] = {
     "bench": commands.bench_command,
     "games": commands.games_command,
     "doctor": commands.doctor_command,
+    "actor": actor_command,
+    "policy": policy_command,
+    "ledger": ledger_command,
 }
 
 HELP = """usage: playmill COMMAND ...
@@ -36,6 +40,9 @@ Turns the rules of a turn-based game into a strong agent.
   play      [RUN]     play against it in the terminal   playmill play runs/skull_king-1
   watch     [RUN]     watch it play, or a replay        playmill watch runs/skull_king-1
   serve               games for other programs, by gRPC or shared memory
+  actor     RUN       play games for a run, beside or away from its learner
+  policy    RUN       decide for all actors of a machine
+  ledger    RUN       what became of all experience     playmill ledger runs/leduc-1
   bench     NAME      measure, and print one JSON line  playmill bench pool --json
   games     [NAME]    the games there are, their options and bots
   doctor              what this machine has, and what is missing

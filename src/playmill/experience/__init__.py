@@ -1,5 +1,5 @@
-"""What was played: rollout columns on a device, segments that travel between processes and hosts, and a buffer
-to draw from."""
+"""What was played: rollout columns on a device, segments that travel between processes and hosts, and a
+buffer to draw from."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """An actor: engines, a policy that answers their rows, and segments on their way to the learner.
 
-It never waits for training: weights come in behind its back, and are put into use between two batches. It waits
-for the learner only when the channel is full."""
+It never waits for training: weights come in behind its back, and are put into use between two batches. It
+waits for the learner only when the channel is full."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from playmill.experience.channel import Sender
 from playmill.experience.segment_writer import Sealed, SegmentWriter
 from playmill.experience.weights_watch import WeightsWatch
-from playmill.games import GameSpec
 from playmill.pools.remote import RemotePool
 from playmill.pools.remote_slots import Waiting
 from playmill.serving.answers import Answered, PolicyTable
@@ -67,6 +65,8 @@ class Actor:
         self.counts = Counts()
         self._unsent: deque[Sealed] = deque()
         self._seated = 0
+        if opponents.bots:
+            self._seat(0, 0)
 
     def run(self, stopped: Callable[[], bool]) -> None:
         while not stopped():
@@ -141,11 +141,4 @@ class Actor:
     def _seat(self, past: int, number: int) -> None:
         self._seated = past
         name = int(np.random.SeedSequence((self.seed, number)).generate_state(1)[0])
-        self.pool.set_drivers(drivers_of(self.pool.spec, self.opponents, self.pool.slots, past, name))
-
-
-def drivers_of(
-    spec: GameSpec, opponents: Opponents, slots: int, past: int, seed: int
-) -> npt.NDArray[np.uint8]:
-    """Who drives which seat, [slots, seats]."""
-    return seating(spec, opponents, slots, past, seed)
+        self.pool.set_drivers(seating(self.pool.spec, self.opponents, self.pool.slots, past, name))

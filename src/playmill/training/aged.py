@@ -29,9 +29,9 @@ class AgedLearner:
     """A learner whose rows may be some versions old.
 
     With V-trace every row is seen once more, by the policy as it is now (or by the target network, which
-    follows it from time to time): what it thinks of the positions, and how likely it finds the actions. Returns
-    are weighed by the ratio to the probability they were played with; the update's own ratios start at 1 from
-    there. So the age of a row is corrected once, and PPO's clip is about this update alone."""
+    follows it from time to time): what it thinks of the positions, and how likely it finds the actions.
+    Returns are weighed by the ratio to the probability they were played with; the update's own ratios start
+    at 1 from there. So the age of a row is corrected once, and PPO's clip is about this update alone."""
 
     def __init__(self, learner: Learner, age: Age) -> None:
         self.learner, self.age = learner, age
@@ -79,7 +79,7 @@ class AgedLearner:
         policy = self.target or self.learner.policy
         logs, values = [], []
         columns = (rollout.observation, rollout.legal, rollout.action)
-        parts = [rollout.flat(column).split(ROWS) for column in columns]
+        parts = [torch.split(rollout.flat(column), ROWS) for column in columns]
         for observation, legal, action in zip(*parts, strict=True):
             first = policy.first(observation)
             with torch.autocast("cpu", torch.bfloat16, enabled=self.learner.bfloat16):

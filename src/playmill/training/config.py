@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from playmill.algorithms import PPO
+from playmill.algorithms import PPO, Age
 from playmill.games import GameSpec, PlaymillError, registry, unknown
 from playmill.policies import Network
+from playmill.training.engine_settings import Actors
 
 T = TypeVar("T")
 
@@ -135,10 +136,13 @@ class Train:
     """Budget in minutes; 0: none. With neither budget, train until stopped."""
     ranks: int = 1
     """Processes that train together, through torchrun; games, threads and minibatches are shared out."""
+    lane: Literal["auto", "resident", "engines"] = "auto"
+    """Where games are played: in this process, or by engines in processes of their own; auto: native games in
+    this process, all others by engines."""
     games: int = 1024
-    """Games in flight."""
+    """Games in flight, in this process."""
     steps: int = 64
-    """Turns of every game in one rollout."""
+    """Turns of every game in one rollout, or in one segment of an actor's."""
     threads: int = field(default_factory=lambda: max(1, len(os.sched_getaffinity(0))))
     """Threads of the engine and of torch."""
     device: Literal["cpu", "cuda"] = "cpu"
@@ -149,6 +153,8 @@ class Train:
     ppo: PPO = field(default_factory=PPO)
     opponents: Opponents = field(default_factory=Opponents)
     teacher: Teacher = field(default_factory=Teacher)
+    actors: Actors = field(default_factory=Actors)
+    age: Age = field(default_factory=Age)
     evaluation: Evaluation = field(default_factory=Evaluation)
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     plateau: Plateau = field(default_factory=Plateau)
@@ -159,6 +165,7 @@ class Train:
         _check(self.threads >= 1, f"threads must be at least 1, got {self.threads}")
         _check(self.turns >= 0 and self.minutes >= 0, "turns and minutes must not be negative")
         self._check_ranks()
+        self._check_engines()
         _check(
             self.device == "cuda" or self.precision != "float16",
             "precision float16 is for --device cuda; on the CPU use float32 or bfloat16",
@@ -192,6 +199,31 @@ class Train:
                 f"take a multiple of {self.ranks}, as --{name} {-(-value // self.ranks) * self.ranks}",
             )
 
+    def _check_engines(self) -> None:
+        _check(
+            self.by_engines or not self.spec.foreign,
+            f"{self.game} is played by engines: lane must be auto or engines",
+        )
+        if not self.by_engines:
+            return
+        for wrong, otherwise in (
+            (self.ranks > 1, "ranks share out games of this process; with engines take more actors"),
+            (self.device != "cpu", "the engine lane's learner runs on the CPU: leave --device out"),
+            (bool(self.teacher.bot), "a teacher needs games in this process: leave out teacher or engines"),
+            (self.ppo.symmetries, "ppo.symmetries need games in this process: leave out one of both"),
+        ):
+            _check(not wrong, otherwise)
+
+    @property
+    def by_engines(self) -> bool:
+        """Whether games are played in other processes."""
+        return self.lane == "engines" or (self.lane == "auto" and self.spec.foreign)
+
+    @property
+    def turns_an_update(self) -> int:
+        """Turns of a rollout."""
+        return self.steps * (self.actors.segments if self.by_engines else self.games)
+
     @property
     def spec(self) -> GameSpec:
         return registry.spec(self.game, self.options)
@@ -199,7 +231,7 @@ class Train:
     @property
     def lessons(self) -> int:
         """Updates of the run that begin within the teacher's turns."""
-        return -(-self.teacher.turns // (self.games * self.steps))
+        return -(-self.teacher.turns // self.turns_an_update)
 
     @property
     def bots(self) -> tuple[str, ...]:

@@ -1,10 +1,12 @@
 """The engine lane's learner: segments of actors come in, weights go out. It waits for no game.
 
-Segments are acknowledged after the checkpoint whose ledger holds them. What was delivered and not acknowledged
-comes again after a crash; what the ledger knows is not trained again."""
+Segments are acknowledged after the checkpoint whose ledger holds them. What was delivered and not
+acknowledged comes again after a crash; what the ledger knows is not trained again."""
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import json
 import time
 from collections.abc import Mapping
@@ -12,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from playmill.experience import Rollout
@@ -32,7 +33,7 @@ from playmill.training.shards import Shards
 LEDGER = "ledger.json"
 PRESSED = 0.5
 """Share of the channel's room from which on a checkpoint is due: it frees room."""
-COLUMNS = ("observation", "legal", "seat", "role", "driver", "action", "log_probability", "value", "rewards", "over")
+COLUMNS = [field.name for field in dataclasses.fields(Rollout)]
 
 
 class EngineLane:
@@ -122,8 +123,6 @@ class EngineLane:
         return None
 
     def remember(self, keep: int) -> None:
-        import copy
-
         self._past.append(copy.deepcopy(self.policy).requires_grad_(False))
         del self._past[:-keep]
         self._publish_past()
@@ -197,7 +196,7 @@ class EngineLane:
         ages = np.empty(len(self._batch), np.int64)
         for i, (_, segment) in enumerate(self._batch.values()):
             for name in COLUMNS:
-                getattr(self.rollout, name)[:, i] = torch.from_numpy(getattr(segment, name))
+                getattr(self.rollout, name).numpy()[:, i] = getattr(segment, name)
             ages[i] = self.version - int(segment.version.min())
         return ages
 

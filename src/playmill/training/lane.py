@@ -65,6 +65,13 @@ class Lane(Protocol):
     def past(self) -> list[Policy]:
         """Earlier versions that play as opponents."""
 
+    @property
+    def urgent(self) -> bool:
+        """Whether a checkpoint is due, whenever the last one was."""
+
+    def ready(self, within: float) -> bool:
+        """Whether there is something to learn from, or will be in so many seconds; false: ask again."""
+
     def update(self, number: int, progress: float) -> Done | None:
         """Plays and learns from one rollout. A lane may work ahead: then this is the update before."""
 
@@ -83,6 +90,9 @@ class Lane(Protocol):
     def blobs(self) -> dict[str, bytes]:
         """Everything in flight, by name."""
 
+    def saved(self, turns: int) -> None:
+        """A checkpoint of so many turns is whole: what it holds will not be needed again."""
+
     def load(
         self, tensors: Mapping[str, Tensor], blobs: Mapping[str, bytes], meta: Mapping[str, Any]
     ) -> None:
@@ -91,7 +101,19 @@ class Lane(Protocol):
     def close(self) -> None: ...
 
 
-class CpuLane:
+class Resident:
+    """Games and learner are in one process: there is always something to learn from."""
+
+    urgent = False
+
+    def ready(self, _within: float) -> bool:
+        return True
+
+    def saved(self, turns: int) -> None:
+        pass
+
+
+class CpuLane(Resident):
     """Shards of games and rows, one for each thread; of several ranks, this one's."""
 
     tell_every_s = 0.0
@@ -101,7 +123,7 @@ class CpuLane:
         self.config, self.spec, self.ranks = config, spec, ranks
         self.games = config.games // ranks.count
         self.shards = Shards(min(config.threads // ranks.count, self.games))
-        self.precision = precision or self._choose_precision()
+        self.precision = precision or choose_precision(config, spec)
         bfloat16 = self.precision == "bfloat16"
         seed, policy = config.seed, new_policy(config, spec)
         self.learner = Learner(policy, config.ppo, seed, bfloat16, self.shards, ranks)
@@ -178,17 +200,18 @@ class CpuLane:
     def close(self) -> None:
         self.shards.close()
 
-    def _choose_precision(self) -> str:
-        if self.config.precision != "auto":
-            return self.config.precision
-        faster = faster_in_bfloat16(self.spec, self.config.network, self.config.ppo.minibatch)
-        return "bfloat16" if faster else "float32"
-
 
 def _means(spec: GameSpec, sums: Tensor) -> dict[str, float]:
     """Means by name, of those that were counted."""
     named = zip(spec.stats, sums.tolist(), strict=True)
     return {name: total / count for name, (total, count) in named if count}
+
+
+def choose_precision(config: Train, spec: GameSpec) -> str:
+    """Of the layers on the CPU: as set, or whichever is faster here."""
+    if config.precision != "auto":
+        return config.precision
+    return "bfloat16" if faster_in_bfloat16(spec, config.network, config.ppo.minibatch) else "float32"
 
 
 def new_policy(config: Train, spec: GameSpec) -> Policy:

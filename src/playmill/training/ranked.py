@@ -14,13 +14,13 @@ from playmill.checkpoints import fingerprint
 from playmill.games import GameSpec, PlaymillError
 from playmill.policies import Policy
 from playmill.training.config import Train, from_dict, to_dict
-from playmill.training.lane import CpuLane, Done
+from playmill.training.lane import CpuLane, Done, Resident
 from playmill.training.ranks import Ranks
 
 _PRINT = "fingerprint"
 
 
-class LeadingLane:
+class LeadingLane(Resident):
     """The first rank's lane: its own share of games and rows, and word to the others."""
 
     def __init__(self, config: Train, spec: GameSpec, precision: str | None, ranks: Ranks) -> None:

@@ -1,4 +1,4 @@
-"""The processes of the engine lane besides the learner: an actor, and a policy for all actors of a machine."""
+"""The processes of the engine lane besides the learner: an actor, and a policy for all actors of a host."""
 
 from __future__ import annotations
 
@@ -55,9 +55,7 @@ def play(folder: Path, number: int, stopped: Callable[[], bool]) -> Actor:
             )
         )
         writer = SegmentWriter(exchange.shape, settings.slots, exchange.run, number, epoch)
-        actor = Actor(
-            pool, answers, writer, sender, settings.batching, config.opponents, seed, weights, past
-        )
+        actor = Actor(pool, answers, writer, sender, settings.batching, config.opponents, seed, weights, past)
         actor.run(stopped)
         return actor
 

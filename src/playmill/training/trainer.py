@@ -11,13 +11,13 @@ import time
 from pathlib import Path
 from typing import Any, Protocol
 
-from playmill.checkpoints import BackgroundWriter, Checkpoint, Store, read
+from playmill.checkpoints import BackgroundWriter, Checkpoint, Store, read, step_of
 from playmill.games import PlaymillError
 from playmill.league.policies import check_schema
 from playmill.policies import Policy
 from playmill.telemetry.metrics import MetricsLog
-from playmill.training.config import Train
 from playmill.training.cuda.lane import CudaLane
+from playmill.training.engine_lane import EngineLane
 from playmill.training.judge import Judge
 from playmill.training.lane import CpuLane, Done, Lane, seating_seed
 from playmill.training.ranked import LeadingLane
@@ -25,6 +25,11 @@ from playmill.training.ranks import ALONE, Ranks
 from playmill.training.runs import RunFolder
 from playmill.training.status import Status
 from playmill.training.utilisation import Utilisation, utilisation_metrics, write_utilisation
+
+WITHIN_S = 0.5
+"""How long something to learn from is waited for before the clock and the signals are looked at."""
+PRESSED_S = 1.0
+"""Between two checkpoints that a lane asks for."""
 
 
 class Listener(Protocol):
@@ -54,6 +59,7 @@ class Trainer:
         self.utilisation: Utilisation | None = None
         self._stopping: str | None = None
         self._checkpoint: str | None = None
+        self._saved_turns = -1
         self._saved_at = self._begun = self._before = self._told_at = 0.0
 
         self.store = Store(run.checkpoints, config.checkpoints.keep, on_warning=listener.note)
@@ -61,7 +67,7 @@ class Trainer:
         saved = read(latest) if latest is not None else None
         if latest is not None and saved is not None:
             check_schema(self.spec, saved.meta, latest)
-        self.lane = _lane(config, saved, ranks)
+        self.lane = _lane(run, saved, ranks)
         self.judge = Judge(config, self.spec, self.policy)
         if latest is not None and saved is not None:
             self._load(latest, saved)
@@ -92,16 +98,20 @@ class Trainer:
 
     def advance(self) -> str | None:
         """One update, an evaluation and a checkpoint where they are due; why the run is over, if it is."""
+        if not self.lane.ready(WITHIN_S):
+            self._clock()
+            return self.finished()
         self._seat_opponents()
         done = self.lane.update(self.updates, self._progress())
         self.updates += 1
-        self.turns += self.config.games * self.config.steps
+        self.turns += self.config.turns_an_update
         self._tell(done)
         self._clock()
         if self.judge.due(self.turns):
             self._evaluate(final=False)
             self._clock()
         self._save_when_due()
+        self.lane.saved(self._saved_turns)
         return self.finished()
 
     def finish(self, reason: str) -> None:
@@ -113,6 +123,7 @@ class Trainer:
         if self.utilisation is not None:
             write_utilisation(self.run_folder.path, self.utilisation)
         self.writer.close()
+        self.lane.saved(self._saved_turns)
         self.metrics.close()
         self.lane.close()
 
@@ -150,7 +161,7 @@ class Trainer:
             self.stop("SIGTERM")
         if number == self.config.lessons:
             turns, expected = (
-                number * self.config.games * self.config.steps,
+                number * self.config.turns_an_update,
                 done.losses["teacher_likelihood"],
             )
             self.listener.note(
@@ -162,7 +173,7 @@ class Trainer:
             self._report(done)
 
     def _report(self, done: Done) -> None:
-        turns = self.config.games * self.config.steps
+        turns = self.config.turns_an_update
         shares = {phase: seconds / done.seconds for phase, seconds in done.phases.items()}
         status = Status(
             turns=(done.number + 1) * turns,
@@ -229,7 +240,8 @@ class Trainer:
         every = self.config.checkpoints
         by_count = every.every_updates and self.updates % every.every_updates == 0
         by_time = not every.every_updates and self.seconds - self._saved_at >= every.every_s
-        if by_count or by_time:
+        pressed = self.lane.urgent and self.seconds - self._saved_at >= PRESSED_S
+        if by_count or by_time or pressed:
             self._save(must=bool(by_count))
 
     def _save(self, must: bool, best_score: float | None = None) -> None:
@@ -272,6 +284,7 @@ class Trainer:
 
     def _on_saved(self, path: Path) -> None:
         self._checkpoint = path.name
+        self._saved_turns = max(self._saved_turns, step_of(path))
 
     def _on_save_error(self, error: Exception) -> None:
         self.listener.note(
@@ -287,10 +300,12 @@ def _figures(done: Done) -> dict[str, float]:
     return {**done.losses, "matrix_share": whole.matrix_share, "memory_share": whole.memory_share}
 
 
-def _lane(config: Train, saved: Checkpoint | None, ranks: Ranks) -> Lane:
+def _lane(run: RunFolder, saved: Checkpoint | None, ranks: Ranks) -> Lane:
     """The lane a run is trained on; a resumed one keeps the precision it began with."""
-    spec = config.spec
+    config, spec = run.config, run.config.spec
     precision = None if saved is None else str(saved.meta["precision"])
+    if config.by_engines:
+        return EngineLane(config, spec, precision, run.path)
     if ranks.count > 1:
         return LeadingLane(config, spec, precision, ranks)
     if config.device == "cpu":

@@ -23,7 +23,7 @@ from playmill.training.cuda.control import Control
 from playmill.training.cuda.layers import make_layers
 from playmill.training.cuda.learner import CudaLearner
 from playmill.training.cuda.room import out_of_room
-from playmill.training.lane import Done, new_policy, past_policy, past_tensors
+from playmill.training.lane import Done, Resident, new_policy, past_policy, past_tensors
 from playmill.training.learner import LOSS_TERMS
 from playmill.training.utilisation import Ceilings, measure_ceilings, utilisation, work_per_turn
 
@@ -42,7 +42,7 @@ class _Told:
     learnt: torch.cuda.Event
 
 
-class CudaLane:
+class CudaLane(Resident):
     """Everything on the card, on a stream of its own."""
 
     tell_every_s = 0.1  # small runs make hundreds of updates a second; writing each would hold the card up
