@@ -41,7 +41,7 @@ def actor_command(run: Run, number: int = 0, parent: int = 0) -> None:
 
 
 def policy_command(run: Run, parent: int = 0) -> None:
-    """Decide for all actors of this machine (`actors.inference = "process"`); `playmill train` starts its own.
+    """Decide for all actors of a machine (`actors.inference = "process"`); `playmill train` starts its own.
 
     Args:
         run: Folder of the run.

@@ -170,6 +170,8 @@ def parse(args: list[str]) -> TrainCommand:
 
 
 def _base(recipe: str, device: str | None) -> Train:
+    if ":" in recipe:
+        return Train(game=recipe)  # somebody else's rules: trained until stopped, unless a budget is set
     if recipe in registry.names():
         # A game by its name: what suits the device, as far as there is a recipe for it.
         names = [f"{recipe}/gpu", f"{recipe}/quick"] if device == "cuda" else [f"{recipe}/quick"]

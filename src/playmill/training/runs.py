@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -70,7 +71,8 @@ def read_config(path: Path) -> Train:
 
 
 def new_run_path(base: Path, name: str) -> Path:
-    """The first free `base/name-N`."""
+    """The first free `base/name-N`; signs that are awkward in a path are left out of the name."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
     number = 1
     while (path := base / f"{name}-{number}").exists():
         number += 1
