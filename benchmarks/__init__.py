@@ -24,6 +24,7 @@ NAMES = (
     "learn-skull-king",
     "resume",
     "service",
+    "engines",
     "soak",
     "gpu",
     "gpu-strength",
