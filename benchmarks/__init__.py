@@ -26,6 +26,7 @@ NAMES = (
     "replay",
     "ranks",
     "service",
+    "engines",
     "soak",
     "weights",
     "transport",

@@ -1,5 +1,7 @@
 """PettingZoo games of a user's own, as they would be written: for the tests of engines by import path."""
 
+# ruff: noqa: ARG002, B019, RUF012
+
 import functools
 
 import numpy as np
@@ -18,7 +20,7 @@ class Race(AECEnv):
         self.track, self.mask_in = track, mask_in
         self.possible_agents = ["ann", "ben", "cat"]
 
-    @functools.cache  # noqa: B019
+    @functools.cache
     def observation_space(self, agent):
         inner = spaces.Dict(
             {
@@ -33,7 +35,7 @@ class Race(AECEnv):
             return inner
         return spaces.Dict({"observation": inner, "action_mask": spaces.Box(0, 1, (2,), np.int8)})
 
-    @functools.cache  # noqa: B019
+    @functools.cache
     def action_space(self, agent):
         return spaces.Discrete(2)
 

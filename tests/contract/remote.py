@@ -1,6 +1,9 @@
 """Playing a RemotePool in tests."""
 
+import contextlib
 import os
+import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -58,6 +61,30 @@ def histories(pool, rows):
     return out
 
 
+@contextlib.contextmanager
+def listening(faults_at):
+    """Hosts of Kuhn poker at these sockets, each with its faults."""
+    hosts = [
+        subprocess.Popen([*host("native:kuhn"), "--socket", path, *faults])
+        for path, faults in faults_at.items()
+    ]
+    try:
+        until = time.monotonic() + 30
+        while not all(_answers(path) for path in faults_at):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        yield
+    finally:
+        for process in hosts:
+            process.kill()
+            process.wait()
+
+
+def _answers(path):
+    with socket.socket(socket.AF_UNIX) as made:
+        return made.connect_ex(path) == 0
+
+
 def gone(pid, within=5.0):
     """Whether nothing is left of a process, not even an entry for its parent to read."""
     until = time.monotonic() + within
@@ -82,4 +109,4 @@ def ended(pid, within=5.0):
     return False
 
 
-__all__ = ["QUICK", "RemotePool", "chosen", "ended", "gone", "histories", "host", "play"]
+__all__ = ["QUICK", "RemotePool", "chosen", "ended", "gone", "histories", "host", "listening", "play"]

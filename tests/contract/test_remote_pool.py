@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import time
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from playmill.games import IllegalAction, OutOfTurn, PlaymillError, registry
 from playmill.pools import NativePool
 from playmill.pools.remote import NoEngines
 from playmill.pools.remote_slots import FIRST_BOT
-from tests.contract.remote import QUICK, RemotePool, chosen, histories, host, play
+from tests.contract.remote import QUICK, RemotePool, chosen, histories, host, listening, play
 
 NIM = Path(__file__).resolve().parents[2] / "examples" / "engines" / "engines.toml"
 
@@ -40,14 +39,14 @@ def native_histories(pool, slots, rows):
         ("kuhn", {}, []),
         ("leduc", {}, ["random"]),
         ("skull_king", {"players": 3}, []),
-        ("skull_king", {}, ["random", "rules"]),
+        ("skull_king", {}, ["random", "hard"]),
     ],
 )
 def test_native_games_behind_engines_are_the_native_games(game, options, bots):
     spec = registry.spec(game, options)
     drivers = np.zeros((6, spec.seats), np.uint8)
     for seat, bot in enumerate(bots):
-        drivers[1:, seat + 1] = FIRST_BOT + spec.bots.index(bot if bot in spec.bots else spec.bots[-1])
+        drivers[1:, seat + 1] = FIRST_BOT + spec.bots.index(bot)
     native = NativePool(spec, 6, seed=41, stagger=False)
     with RemotePool(spec, 6, seed=41, engines=2) as pool:
         pool.set_drivers(drivers)
@@ -55,6 +54,8 @@ def test_native_games_behind_engines_are_the_native_games(game, options, bots):
         native.reset(stagger=False)
         native.clear_stats()
         assert histories(pool, 40) == native_histories(native, 6, 40)
+        if game == "skull_king":  # counts in the middle of games, which an engine tells at their end
+            return
         ours, theirs = pool.stats(), native.stats()
         assert ours.keys() == theirs.keys()
         for driver, named in theirs.items():
@@ -241,20 +242,12 @@ def test_an_engine_of_another_game_is_refused_at_once():
 
 def test_engines_at_sockets(tmp_path):
     paths = [str(tmp_path / f"{n}.sock") for n in range(2)]
-    hosts = [subprocess.Popen([*host("native:kuhn"), "--socket", path]) for path in paths]
-    try:
-        while not all(Path(path).exists() for path in paths):
-            time.sleep(0.01)
+    with listening({path: [] for path in paths}):
         assert all(Path(path).stat().st_mode & 0o077 == 0 for path in paths)
-        time.sleep(0.05)
         for _ in range(2):  # a host serves one pool after another
             with RemotePool("kuhn", 4, seed=2, engines=2, sockets=paths) as pool:
                 assert play(pool, 100)[1] == 0
         with pytest.raises(PlaymillError, match="each needs its own"):
             RemotePool("kuhn", 4, engines=3, sockets=paths)
-    finally:
-        for process in hosts:
-            process.kill()
-            process.wait()
     with pytest.raises(NoEngines, match="no engine listens"):
         RemotePool("kuhn", 1, sockets=[str(tmp_path / "none")], supervision=QUICK)

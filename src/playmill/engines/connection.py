@@ -84,7 +84,7 @@ class Connection:
         except BlockingIOError:
             return b""
         except OSError as error:
-            raise EngineGone(f"its connection broke: {error.strerror}") from None
+            raise EngineGone(f"it ended ({error.strerror})") from None
         if not size:
             raise EngineGone("it ended")
         return self._room[:size].tobytes()
@@ -99,7 +99,7 @@ class Connection:
         except BlockingIOError:
             sent = 0
         except OSError as error:
-            raise EngineGone(f"it takes no more: {error.strerror}") from None
+            raise EngineGone(f"it ended ({error.strerror})") from None
         if sent == len(data):
             return True
         self._unsent += data[sent:]
@@ -113,24 +113,29 @@ class Connection:
         except BlockingIOError:
             return False
         except OSError as error:
-            raise EngineGone(f"it takes no more: {error.strerror}") from None
+            raise EngineGone(f"it ended ({error.strerror})") from None
         return True
 
     def read_errors(self) -> bool:
         """Takes in what it wrote to standard error; False once that is closed."""
         try:
-            while data := os.read(self.errors, TAIL):
+            for _ in range(16):  # one that never stops must not keep the others waiting
+                data = os.read(self.errors, TAIL)
+                if not data:
+                    return False
                 self._tail = (self._tail + data)[-TAIL:]
         except BlockingIOError:
-            return True
-        except OSError:
             pass
-        return False
+        except OSError:
+            return False
+        return True
 
     @property
     def last_words(self) -> str:
-        """The end of its standard error, in printable characters."""
-        return printable(self._tail).strip()
+        """The end of its standard error, in printable characters, and how it ended by itself."""
+        code = None if self.process is None else self.process.poll()
+        ending = "" if code in (None, 0, -signal.SIGKILL) else f"\n(exit status {code})"
+        return (printable(self._tail).strip() + ending).strip()
 
     def kill(self) -> None:
         """Ends the process and what it started, and the connection. `reaped` says when it is gone."""

@@ -22,6 +22,7 @@ LIES = (
     "bad-stats",
     "oversized",
     "unknown-kind",
+    "pong",
     "wrong-hash",
 )
 _GAME_AT, _TURN_AT, _SEAT_AT, _ROLE_AT, _REWARDS_AT = 5, 9, 13, 14, 15
@@ -69,6 +70,8 @@ def _lied(answer: bytearray, lie: str, spec: GameSpec) -> bytes:
         return HEADER.pack(0xFFFFFFFF, kind)
     if lie == "unknown-kind":
         return frame(Kind.PONG)[:4] + b"\xfe"
+    if lie == "pong":
+        return frame(Kind.PONG)
     if lie == "bad-length":
         return HEADER.pack(len(answer) - 5, kind) + bytes(answer[5:-1])
     if lie == "wrong-game":

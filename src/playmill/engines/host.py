@@ -143,10 +143,9 @@ def serve_pipes(make: Callable[[Callable[[bytes], None]], Host]) -> None:
 
 def serve_socket(make: Callable[[Callable[[bytes], None]], Host], path: Path) -> None:
     """At a unix socket that only its owner can reach, one pool after another."""
-    with contextlib.suppress(FileNotFoundError):
-        if not path.is_socket():
-            raise PlaymillError(f"{path} exists and is no socket; name another path")
-        path.unlink()
+    if path.exists() and not path.is_socket():
+        raise PlaymillError(f"{path} exists and is no socket; name another path")
+    path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as door:
         old = os.umask(0o177)
         try:

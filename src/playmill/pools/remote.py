@@ -170,7 +170,9 @@ class RemotePool:
             self._turn(engine, payload, now)
         elif kind == Kind.OVER and len(payload) >= GAME_BODY.size:
             self._over(engine, payload, now)
-        elif kind != Kind.PONG:
+        elif kind == Kind.PONG:
+            engine.pong()
+        else:
             raise Lie(f"it sent a frame of kind {kind} and {len(payload)} bytes")
 
     def _turn(self, engine: Engine, payload: bytes, now: float) -> None:

@@ -52,6 +52,7 @@ class Engine:
         self._since = 0.0
         self._heard = 0.0
         self._pinged = False
+        self._pings = 0
         self._next_game = 0
         self._failures = 0
         self._starts = 0
@@ -84,6 +85,7 @@ class Engine:
         self.state = State.READY
         self._since = self._heard = now
         self._pinged = False
+        self._pings = 0
         return found
 
     def fail(self, reason: str, now: float, *, lied: bool, for_good: bool) -> list[int]:
@@ -128,6 +130,7 @@ class Engine:
                     return f"it gave no sign of life for {settings.decision_timeout:g} s"
             elif now - self._heard > settings.ping_every:
                 self._pinged = True
+                self._pings += 1
                 self.out.append(protocol.frame(Kind.PING))
         return ""
 
@@ -168,6 +171,11 @@ class Engine:
     def heard(self, now: float) -> None:
         self._heard = now
         self._pinged = False
+
+    def pong(self) -> None:
+        if self._pings == 0:
+            raise Lie("it answered a PING that was not sent")
+        self._pings -= 1
 
     def gave_up(self, game: int, text: str, now: float) -> int:
         """A FAILED for one game; its slot, or -1."""
