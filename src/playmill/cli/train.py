@@ -114,16 +114,19 @@ def _train_rank(args: Sequence[str], count: int) -> None:
         raise SystemExit(2) from None
     end_with_parent()
     ranks: Ranks = Group() if count > 1 else ALONE
-    if first:
-        _train(command, ranks)
-        return
-    follower = Follower(ranks)
-    stop_on_signals(follower.stop)
     try:
-        follower.run()
+        if first:
+            _train(command, ranks)
+        else:
+            follower = Follower(ranks)
+            stop_on_signals(follower.stop)
+            follower.run()
     except RankLost:
-        raise SystemExit(2) from None
-    ranks.close()
+        # The others end in order: torchrun would take theirs for the failure, and end the one that has it.
+        if first:
+            raise
+    finally:
+        ranks.close()
 
 
 def _check_no_fleet(command: TrainCommand) -> None:
@@ -144,7 +147,6 @@ def _train(command: TrainCommand, ranks: Ranks) -> None:
             trainer = Trainer(run, screen, ranks)
             stop_on_signals(trainer.stop)
             reason = trainer.run()
-        ranks.close()
         _close(run, trainer, reason, console)
     finally:
         run.release()
