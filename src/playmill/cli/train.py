@@ -8,13 +8,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import NoReturn, cast
 
 from rich.console import Console
 
 from playmill.cli.arguments import parse_arguments
 from playmill.cli.fleet import check_fleet_arguments, resume_fleet, start_fleet
-from playmill.cli.process import end_with_parent, program, stop_on_signals
+from playmill.cli.process import end_with_parent, leave, program, stop_on_signals
 from playmill.cli.ranks import start_ranks
 from playmill.cli.screen import Screen
 from playmill.games import PlaymillError, registry, unknown
@@ -74,7 +74,6 @@ def train_command(args: Sequence[str]) -> None:
     started = world_size()
     if started is not None:
         _train_rank(args, started)
-        return
     command = parse(list(args))
     if command.device == "cuda":
         need_card()  # before a folder is made: what cannot be trained here leaves none behind
@@ -98,7 +97,7 @@ def _train_ranks(args: Sequence[str], command: TrainCommand) -> None:
     start_ranks([*args, *([] if named else ["--run", str(run)])], command.ranks, run)
 
 
-def _train_rank(args: Sequence[str], count: int) -> None:
+def _train_rank(args: Sequence[str], count: int) -> NoReturn:
     """One of the ranks that torchrun started. The first speaks for all; the others say nothing but their own
     errors."""
     first = os.environ["RANK"] == "0"
@@ -127,6 +126,7 @@ def _train_rank(args: Sequence[str], count: int) -> None:
             raise
     finally:
         ranks.close()
+    leave()
 
 
 def _check_no_fleet(command: TrainCommand) -> None:
