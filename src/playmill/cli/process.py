@@ -32,8 +32,8 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def leave() -> NoReturn:
-    """Ends this process in order, all being said and saved, but without the interpreter's own end: a thread of
-    gloo's that still lets go of a Python object would abort there, and the run would count as failed."""
+    """Ends this process in order, all being said and saved, but without the interpreter's own end: a thread
+    of gloo's that still lets go of a Python object would abort there, and the run would count as failed."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
