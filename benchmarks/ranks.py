@@ -23,6 +23,7 @@ from torch import Tensor
 
 from benchmarks.bars import Bar, Result
 from playmill.algorithms import PPO
+from playmill.cli.process import leave
 from playmill.policies import Network
 from playmill.training.config import Opponents, Train, from_dict, to_dict
 from playmill.training.lane import CpuLane, Lane
@@ -218,12 +219,18 @@ def turn(lane: Lane, number: int) -> None:
 def answer_as_rank(config: Train) -> None:
     """A process of `Ranks`: the first takes orders from its parent, the others follow it."""
     if config.ranks == 1:
-        lane: Lane = CpuLane(config, config.spec, None)
-    elif os.environ["RANK"] == "0":
-        lane = LeadingLane(config, config.spec, None, Group())
-    else:
-        Follower(Group()).run()
+        _obey(CpuLane(config, config.spec, None))
         return
+    group = Group()
+    if group.rank == 0:
+        _obey(LeadingLane(config, config.spec, None, group))
+    else:
+        Follower(group).run()
+    group.close()
+    leave()
+
+
+def _obey(lane: Lane) -> None:
     number = 0
     for line in sys.stdin:
         order, _, value = line.strip().partition(" ")

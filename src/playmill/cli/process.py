@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 
 def stop_on_signals(stop: Callable[[str], None]) -> None:
@@ -27,6 +29,14 @@ def end_with_parent() -> None:
 
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def leave() -> NoReturn:
+    """Ends this process in order, all being said and saved, but without the interpreter's own end: a thread
+    of gloo's that still lets go of a Python object would abort there, and the run would count as failed."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def program() -> str:

@@ -8,13 +8,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import NoReturn, cast
 
 from rich.console import Console
 
 from playmill.cli.arguments import parse_arguments
 from playmill.cli.fleet import check_fleet_arguments, resume_fleet, start_fleet
-from playmill.cli.process import end_with_parent, program, stop_on_signals
+from playmill.cli.process import end_with_parent, leave, program, stop_on_signals
 from playmill.cli.ranks import start_ranks
 from playmill.cli.screen import Screen
 from playmill.games import PlaymillError, registry, unknown
@@ -74,7 +74,6 @@ def train_command(args: Sequence[str]) -> None:
     started = world_size()
     if started is not None:
         _train_rank(args, started)
-        return
     command = parse(list(args))
     if command.device == "cuda":
         need_card()  # before a folder is made: what cannot be trained here leaves none behind
@@ -98,7 +97,7 @@ def _train_ranks(args: Sequence[str], command: TrainCommand) -> None:
     start_ranks([*args, *([] if named else ["--run", str(run)])], command.ranks, run)
 
 
-def _train_rank(args: Sequence[str], count: int) -> None:
+def _train_rank(args: Sequence[str], count: int) -> NoReturn:
     """One of the ranks that torchrun started. The first speaks for all; the others say nothing but their own
     errors."""
     first = os.environ["RANK"] == "0"
@@ -114,16 +113,20 @@ def _train_rank(args: Sequence[str], count: int) -> None:
         raise SystemExit(2) from None
     end_with_parent()
     ranks: Ranks = Group() if count > 1 else ALONE
-    if first:
-        _train(command, ranks)
-        return
-    follower = Follower(ranks)
-    stop_on_signals(follower.stop)
     try:
-        follower.run()
+        if first:
+            _train(command, ranks)
+        else:
+            follower = Follower(ranks)
+            stop_on_signals(follower.stop)
+            follower.run()
     except RankLost:
-        raise SystemExit(2) from None
-    ranks.close()
+        # The others end in order: torchrun would take theirs for the failure, and end the one that has it.
+        if first:
+            raise
+    finally:
+        ranks.close()
+    leave()
 
 
 def _check_no_fleet(command: TrainCommand) -> None:
@@ -144,7 +147,6 @@ def _train(command: TrainCommand, ranks: Ranks) -> None:
             trainer = Trainer(run, screen, ranks)
             stop_on_signals(trainer.stop)
             reason = trainer.run()
-        ranks.close()
         _close(run, trainer, reason, console)
     finally:
         run.release()
