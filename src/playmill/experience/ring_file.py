@@ -63,7 +63,7 @@ def padded(size: int) -> int:
 
 
 class RingFile:
-    """A mapped ring. The file stays locked as long as its writer lives."""
+    """A mapped ring. The file stays locked as long as its writer, or a fork of it, lives."""
 
     def __init__(self, path: Path, descriptor: int, capacity: int, actor: int, epoch: int) -> None:
         self.path = path
