@@ -27,6 +27,7 @@ NAMES = (
     "ranks",
     "service",
     "engines",
+    "actors",
     "soak",
     "weights",
     "transport",

@@ -201,3 +201,21 @@ def test_a_second_decision_without_an_outcome_is_refused():
         writer.decided(np.array([0]), *rows, version=1)
     assert writer.take_back(np.array([0, 1])) == 1
     assert writer.outcome(np.array([0]), np.zeros((1, 2)), np.zeros(1)) == []
+
+
+def test_staggered_segments_are_full_one_after_the_other():
+    slots = np.arange(8, dtype=np.int32)
+    writer = SegmentWriter(SHAPE, 8, "run", 0, 1, stagger=True)
+    full = []
+    for turn in range(4 * SHAPE.steps):
+        one = np.full(8, turn, np.int32)
+        bits = np.full((8, 3), 255, np.uint8)
+        rows = np.full((8, 13), turn % 256, np.uint8)
+        writer.decided(slots, rows, bits, one % 2, one * 0, one * 0, one * 0, one * 0.0, one * 0.0, turn)
+        sealed = writer.outcome(slots, np.zeros((8, 2)), (one % 3 == 2).astype(np.uint8))
+        full.append(len(sealed))
+        for message in sealed:
+            segment = decode(message.message, SHAPE, "run")
+            assert segment.version.tolist() == list(range(turn - SHAPE.steps + 1, turn + 1))
+    assert full[: SHAPE.steps - 1] == [0] * (SHAPE.steps - 1)
+    assert full[SHAPE.steps - 1 :] == [1] * (3 * SHAPE.steps + 1)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -37,7 +39,7 @@ def actor_command(run: Run, number: int = 0, parent: int = 0) -> None:
     if number < 0:
         raise PlaymillError(f"--number must be 0 or more, got {number}")
     done = play(run, number, _stopped(parent)).counts
-    print(f"{done.turns:,} turns, {done.games:,} games, {done.segments:,} segments handed over")
+    print(json.dumps({**dataclasses.asdict(done), "cpu_s": time.process_time()}))
 
 
 def policy_command(run: Run, parent: int = 0) -> None:

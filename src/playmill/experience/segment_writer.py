@@ -22,9 +22,14 @@ class Sealed(NamedTuple):
 
 class SegmentWriter:
     """One open segment a slot, each already laid out as its message. A row is complete when its outcome is
-    known, which comes with the slot's next row: first `decided`, then `outcome` or `take_back`."""
+    known, which comes with the slot's next row: first `decided`, then `outcome` or `take_back`.
 
-    def __init__(self, shape: SegmentShape, slots: int, run: str, actor: int, epoch: int) -> None:
+    With `stagger` the first rows of each slot are not kept, of another slot another number: segments then are
+    full one after the other for ever, and not all at the same moment."""
+
+    def __init__(
+        self, shape: SegmentShape, slots: int, run: str, actor: int, epoch: int, *, stagger: bool = False
+    ) -> None:
         check_identity(Identity(run, actor, epoch, 0))
         if slots < 1:
             raise PlaymillError(f"a writer needs at least 1 slot, got {slots}")
@@ -45,6 +50,7 @@ class SegmentWriter:
         self._game = np.zeros(slots, np.int64)
         """The first row of the current game in the open segment."""
         self._pending = np.zeros(slots, bool)
+        self._to_skip = np.arange(slots) * shape.steps // slots * stagger
 
     def decided(
         self,
@@ -85,10 +91,12 @@ class SegmentWriter:
         self._columns["rewards"][slots, rows] = rewards
         self._columns["over"][slots, rows] = over
         self._pending[slots] = False
-        self._filled[slots] = rows + 1
+        kept = self._to_skip[slots] == 0
+        self._to_skip[slots] -= ~kept
+        self._filled[slots] = rows + kept
         ended = slots[over != 0]
         self._game[ended] = self._filled[ended]
-        return [self._seal(int(slot)) for slot in slots[rows + 1 == self.shape.steps]]
+        return [self._seal(int(slot)) for slot in slots[self._filled[slots] == self.shape.steps]]
 
     def take_back(self, slots: Array) -> int:
         """Forgets the rows of the game under way in each of those slots (it was lost with its engine), as far

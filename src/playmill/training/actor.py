@@ -32,6 +32,8 @@ class Counts:
     """What an actor has done so far."""
 
     turns: int = 0
+    batches: int = 0
+    """In which they were answered."""
     games: int = 0
     lost_games: int = 0
     taken_back: int = 0
@@ -89,6 +91,7 @@ class Actor:
         self._note(rows, found)
         self.pace.answered(len(rows.slot), ready - began, time.perf_counter() - ready)
         self.counts.turns += len(rows.slot)
+        self.counts.batches += 1
         return len(rows.slot)
 
     def drain(self, until: float) -> bool:

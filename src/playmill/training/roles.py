@@ -54,7 +54,8 @@ def play(folder: Path, number: int, stopped: Callable[[], bool]) -> Actor:
                 supervision=settings.supervision,
             )
         )
-        writer = SegmentWriter(exchange.shape, settings.slots, exchange.run, number, epoch)
+        name = (exchange.run, number, epoch)
+        writer = SegmentWriter(exchange.shape, settings.slots, *name, stagger=True)
         actor = Actor(pool, answers, writer, sender, settings.batching, config.opponents, seed, weights, past)
         actor.run(stopped)
         return actor
