@@ -251,3 +251,21 @@ def test_engines_at_sockets(tmp_path):
             RemotePool("kuhn", 4, engines=3, sockets=paths)
     with pytest.raises(NoEngines, match="no engine listens"):
         RemotePool("kuhn", 1, sockets=[str(tmp_path / "none")], supervision=QUICK)
+
+
+def test_staggered_games_of_one_length_are_at_different_turns():
+    """Two players of Skull King: every game has the same number of turns."""
+    options = {"players": 2}
+    with RemotePool("skull_king", 16, options=options, seed=3, engines=1, stagger=True) as pool:
+        turns, lost, ends = np.zeros(16, int), np.zeros(16, int), []
+        for _ in range(1200):
+            rows = pool.turns(16, 5.0)
+            turns[rows.slot] = np.where(rows.over | rows.lost, 0, turns[rows.slot] + 1)
+            lost[rows.slot] += rows.lost
+            bits = np.unpackbits(rows.legal, axis=1, bitorder="little")
+            pool.act(rows.slot, bits.argmax(axis=1))
+        ends = turns.copy()
+    assert (lost <= 1).all()
+    assert lost.sum() >= 14  # a cut before the first turn is none that anybody sees
+    assert len(set(ends.tolist())) >= 12
+    assert np.ptp(ends) > 40

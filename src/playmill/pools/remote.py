@@ -4,6 +4,8 @@ that is slow, dies, hangs or lies costs its own games and nobody's time."""
 from __future__ import annotations
 
 import math
+import random
+import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -51,9 +53,12 @@ class RemotePool:
         command: Sequence[str] | None = None,
         sockets: Sequence[str] | None = None,
         supervision: Supervision | None = None,
+        stagger: bool = False,
     ) -> None:
         """`games_per_engine` limits an engine's games in flight; without it, twice its fair share. `command`
-        or `sockets` say how engines are reached where the game's name does not."""
+        or `sockets` say how engines are reached where the game's name does not. With `stagger` one game of
+        each slot is cut short, each at another turn: games that are of one length would otherwise go through
+        all their phases together, for ever."""
         if slots < 1 or engines < 1:
             raise PlaymillError(f"a pool needs a slot and an engine, got {slots} and {engines}")
         if games_per_engine is not None and games_per_engine < 1:
@@ -70,6 +75,8 @@ class RemotePool:
         self._rows = Slots(self.spec, slots, seed % 2**64)
         self._homeless = deque(range(slots))
         self._tallies: dict[tuple[int, int], list[float]] = {}
+        self._stagger, self._seed = stagger, seed
+        self._cuts: dict[int, int] = {}
         self._crew = Crew(made, self._take, self._lost)
         try:
             for engine in made:
@@ -183,7 +190,11 @@ class RemotePool:
         rows = self._rows
         driver = rows.take_turn(slot, payload)
         rows.spent[slot] += took
-        if rows.spent[slot] > engine.settings.game_timeout:
+        if self._cuts and rows.number[slot] and rows.turn[slot] >= self._cuts.get(slot, sys.maxsize):
+            del self._cuts[slot]
+            engine.drop(game)
+            self._lost([slot], now)
+        elif rows.spent[slot] > engine.settings.game_timeout:
             engine.drop(game)
             engine.reason = f"a game took longer than {engine.settings.game_timeout:g} s"
             self._lost([slot], now)
@@ -198,6 +209,11 @@ class RemotePool:
         if slot < 0:
             return
         stats = self._rows.take_over(slot, payload)
+        if self._stagger:
+            # The first game to end says how long they are; the next one of each slot is cut short.
+            self._stagger = False
+            chosen = random.Random(self._seed)
+            self._cuts = {s: chosen.randrange(self._rows.turn[slot]) for s in range(self.slots)}
         del engine.games[game]
         self._rows.engine[slot] = None
         names = len(self.spec.stats)

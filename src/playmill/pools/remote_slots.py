@@ -58,7 +58,7 @@ class Slots:
         """Seconds of engines' time that the game in the slot has taken."""
         self._held = [False] * slots  # a new row has come while an old one is still owed an answer
         self._live = [False] * slots  # what happens now is what the last answer brings
-        self._number = [-1] * slots
+        self.number = [-1] * slots
         # Rows are written byte by byte as they come: memory views are the cheapest way in.
         self._observations = self.observation.data.cast("B")
         self._legals = self.legal.data.cast("B")
@@ -72,10 +72,10 @@ class Slots:
 
     def next_game(self, slot: int) -> int:
         """The seed of the slot's next game: of the pool's seed, the slot and how many games were there."""
-        self._number[slot] += 1
+        self.number[slot] += 1
         self.turn[slot] = 0
         self.spent[slot] = 0.0
-        seed = _native.episode_seed(self._seed, slot, self._number[slot])
+        seed = _native.episode_seed(self._seed, slot, self.number[slot])
         self.seed[slot] = seed
         return seed
 

@@ -36,6 +36,7 @@ class Counts:
     """In which they were answered."""
     games: int = 0
     lost_games: int = 0
+    """With their engines, or cut short at the start so that games are at different turns."""
     taken_back: int = 0
     """Turns of lost games that were never produced."""
     segments: int = 0

@@ -52,6 +52,7 @@ def play(folder: Path, number: int, stopped: Callable[[], bool]) -> Actor:
                 games_per_engine=2 * settings.games,
                 command=settings.command or None,
                 supervision=settings.supervision,
+                stagger=True,
             )
         )
         name = (exchange.run, number, epoch)
