@@ -67,6 +67,10 @@ class Rollout:
         """The columns of the first steps: views."""
         return Rollout(*(column[:steps] for column in self.all()))
 
+    def first_games(self, games: int) -> Rollout:
+        """The columns of the first games: copies."""
+        return Rollout(*(column[:, :games].contiguous() for column in self.all()))
+
     def flat(self, column: Tensor) -> Tensor:
         """A column as rows [T * N, ...]."""
         return column.reshape(self.steps * self.games, *column.shape[2:])

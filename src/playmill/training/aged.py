@@ -38,9 +38,14 @@ class AgedLearner:
         self.target: Policy | None = None
         if age.target_every:
             self.target = copy.deepcopy(learner.policy).requires_grad_(False)
+        self.surprise = torch.zeros(0)
+        """Of the segments of the last rollout: the mean size of their advantages."""
 
-    def update(self, rollout: Rollout, number: int, progress: float) -> dict[str, float]:
-        """One update on a rollout; the mean loss terms, and how far from it the policy was before."""
+    def update(
+        self, rollout: Rollout, number: int, progress: float, weights: Tensor | None = None
+    ) -> dict[str, float]:
+        """One update on a rollout; the mean loss terms, and how far from it the policy was before. `weights`
+        [N]: how much the policy learns from each segment."""
         ppo, age = self.learner.cfg, self.age
         log_now, value_now = self._seen(rollout)
         ratio = (log_now - rollout.log_probability).exp()
@@ -53,6 +58,9 @@ class AgedLearner:
             returns = seat_returns(rollout, ppo.gamma, ppo.lam, self.learner.kernels)
         if age.correction == "vtrace" or age.loss == "actor_critic":
             rollout = dataclasses.replace(rollout, log_probability=log_now)
+        self.surprise = _surprise(returns)
+        if weights is not None:
+            returns = dataclasses.replace(returns, advantage=returns.advantage * weights)
         losses = self.learner.update(rollout, returns, number, progress)
         if self.target is not None and (number + 1) % age.target_every == 0:
             self.target.load_state_dict(self.learner.policy.state_dict())
@@ -89,6 +97,11 @@ class AgedLearner:
             values.append(out.value.float())
         shape = rollout.action.shape
         return torch.cat(logs).view(shape), torch.cat(values).view(shape)
+
+
+def _surprise(returns: Returns) -> Tensor:
+    sizes = torch.where(returns.usable, returns.advantage.abs(), 0.0).sum(0)
+    return sizes / returns.usable.sum(0).clamp(min=1)
 
 
 def _distance(ratio: Tensor, returns: Returns, rho: float) -> dict[str, float]:

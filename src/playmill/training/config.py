@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from playmill.algorithms import PPO, Age
 from playmill.games import GameSpec, PlaymillError, registry, unknown
 from playmill.policies import Network
-from playmill.training.engine_settings import Actors
+from playmill.training.engine_settings import Actors, Replaying
 
 T = TypeVar("T")
 
@@ -155,6 +155,7 @@ class Train:
     teacher: Teacher = field(default_factory=Teacher)
     actors: Actors = field(default_factory=Actors)
     age: Age = field(default_factory=Age)
+    replay: Replaying = field(default_factory=Replaying)
     evaluation: Evaluation = field(default_factory=Evaluation)
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     plateau: Plateau = field(default_factory=Plateau)
@@ -204,8 +205,16 @@ class Train:
             self.by_engines or not self.spec.foreign,
             f"{self.game} is played by engines: lane must be auto or engines",
         )
+        _check(
+            self.by_engines or not self.replay.share,
+            "replay is for games played by engines: games in this process are played anew faster than drawn",
+        )
         if not self.by_engines:
             return
+        _check(
+            not self.replay.share or self.age.correction == "vtrace",
+            "replay learns from old segments: it needs age.correction vtrace",
+        )
         for wrong, otherwise in (
             (self.ranks > 1, "ranks share out games of this process; with engines take more actors"),
             (self.device != "cpu", "the engine lane's learner runs on the CPU: leave --device out"),

@@ -28,6 +28,7 @@ from playmill.training.config import Train
 from playmill.training.exchange import Exchange, run_id
 from playmill.training.lane import Done, choose_precision, new_policy, past_policy, past_tensors
 from playmill.training.learner import Learner
+from playmill.training.reused import Reused
 from playmill.training.shards import Shards
 
 LEDGER = "ledger.json"
@@ -50,7 +51,9 @@ class EngineLane:
         bfloat16 = self.precision == "bfloat16"
         self.learner = Learner(policy, ppo, config.seed, bfloat16, self.shards)
         self.aged = AgedLearner(self.learner, config.age)
-        self.rollout = Rollout.empty(spec, config.steps, config.actors.segments)
+        fresh = config.actors.segments
+        self.rollout = Rollout.empty(spec, config.steps, fresh + config.replay.reused(fresh))
+        self.reused = Reused(config.replay, self.rollout, fresh, config.seed) if config.replay.share else None
         self.exchange = Exchange(config, run_id(folder), folder)
         self.ledger = Ledger(self.exchange.run)
         self.receiver = self.exchange.receiver()
@@ -98,7 +101,7 @@ class EngineLane:
     def update(self, number: int, progress: float) -> Done:
         began = time.perf_counter()
         identities, ages = list(self._batch), self._fill()
-        losses = self.aged.update(self.rollout, number, progress)
+        losses = self._learn(number, progress)
         self.ledger.train(identities)
         self._spent += [delivery.spent() for delivery, _ in self._batch.values()]
         self._batch.clear()
@@ -114,10 +117,21 @@ class EngineLane:
             phases=phases,
             losses={**losses, "age": float(ages.mean()), "age_most": float(ages.max()), **dropped},
             stats={},
-            games=int(self.rollout.over.sum()),
+            games=int(self.rollout.over[:, : self.config.actors.segments].sum()),
             skipped=self.learner.skipped,
             restored=self.learner.restored,
         )
+
+    def _learn(self, number: int, progress: float) -> dict[str, float]:
+        """From the new segments, and from old ones where there is a buffer of them."""
+        fresh = self.config.actors.segments
+        if self.reused is None:
+            return self.aged.update(self.rollout, number, progress)
+        weights = self.reused.draw(number)
+        rollout = self.rollout if weights is not None else self.rollout.first_games(fresh)
+        losses = self.aged.update(rollout, number, progress, weights)
+        self.reused.learnt(self.aged.surprise, self.version)
+        return losses
 
     def wait(self) -> None:
         return None

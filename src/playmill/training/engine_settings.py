@@ -48,3 +48,30 @@ class Actors:
     @property
     def weights_at(self) -> str:
         return self.weights or self.channel
+
+
+@dataclass(frozen=True)
+class Replaying:
+    """Learning from segments more than once: a buffer of the newest ones beside the channel."""
+
+    share: float = 0.0
+    """Share of an update's segments that are drawn from the buffer; 0: none, and no buffer."""
+    mb: int = 256
+    """Megabytes of the buffer."""
+    alpha: float = 0.0
+    """0: segments are drawn evenly; else by the size of their advantages, to this power."""
+    beta: float = 0.4
+    """With alpha: how far what is drawn often counts less."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.share < 1.0:
+            raise PlaymillError(f"replay.share must be from 0 to below 1, got {self.share}")
+        if self.mb < 1:
+            raise PlaymillError(f"replay.mb must be at least 1, got {self.mb}")
+        for name in ("alpha", "beta"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise PlaymillError(f"replay.{name} must be from 0 to 1, got {getattr(self, name)}")
+
+    def reused(self, fresh: int) -> int:
+        """Segments to draw beside so many new ones."""
+        return round(fresh * self.share / (1.0 - self.share))
