@@ -39,6 +39,8 @@ class Actors:
         for name, low in (("count", 0), ("engines", 1), ("games", 1), ("segments", 1), ("ring_mb", 1)):
             if getattr(self, name) < low:
                 raise PlaymillError(f"actors.{name} must be at least {low}, got {getattr(self, name)}")
+        if self.channel != "shared" and not self.channel.startswith(("redis://", "rediss://", "unix://")):
+            raise PlaymillError(f"actors.channel must be shared or redis://..., got {self.channel!r}")
 
     @property
     def slots(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from playmill.experience.channel import Receiver, Sender
@@ -15,7 +16,8 @@ from playmill.experience.segment import SegmentShape, check_run
 from playmill.experience.weights import Follower, Publisher
 from playmill.experience.weights_later import LaterPublisher
 from playmill.experience.weights_open import open_follower, open_publisher
-from playmill.games import PlaymillError
+from playmill.experience.weights_shared import SharedFollower, shared_path
+from playmill.experience.weights_watch import Relay, WeightsWatch
 from playmill.training.config import Train
 
 ID_FILE = "id"
@@ -82,8 +84,16 @@ class Exchange:
         made = open_publisher(where, self._name(what), password=_password())
         return made if where.startswith("shared") else LaterPublisher(made)
 
-    def follower(self, what: str = "policy") -> Follower:
-        return open_follower(self.config.actors.weights_at, self._name(what), password=_password())
+    def watch(self, stack: ExitStack, what: str = "policy") -> WeightsWatch:
+        """Follows the policy in training, or the `past` ones, until the stack is left. What comes from afar is
+        brought to this host once, for all its actors."""
+        where, name = self.config.actors.weights_at, self._name(what)
+        follower: Follower = open_follower(where, name, password=_password())
+        if not where.startswith("shared"):
+            here = shared_path(f"{name}-here")
+            stack.enter_context(closing(Relay(follower, here)))
+            follower = SharedFollower(here)
+        return stack.enter_context(closing(WeightsWatch(follower)))
 
     def _name(self, what: str) -> str:
         return self.run if what == "policy" else check_run(f"{self.run}-{what}"[:64])
@@ -91,10 +101,3 @@ class Exchange:
 
 def _password() -> str | None:
     return os.environ.get(PASSWORD)
-
-
-def check_places(config: Train) -> None:
-    """Refuses what cannot be, before anything is started."""
-    actors = config.actors
-    if actors.channel != "shared" and "://" not in actors.channel:
-        raise PlaymillError(f"actors.channel must be shared or redis://..., got {actors.channel!r}")

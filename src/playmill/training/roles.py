@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 
 from playmill.experience.segment_writer import SegmentWriter
-from playmill.experience.weights_watch import WeightsWatch
 from playmill.pools.remote import RemotePool
 from playmill.serving.answers import PolicyTable
 from playmill.serving.inference import InferenceServer
@@ -39,8 +38,8 @@ def play(folder: Path, number: int, stopped: Callable[[], bool]) -> Actor:
             answers = SharedAnswers(exchange.policy_socket, spec, settings.slots)
         else:
             answers = PolicyTable(spec, config.network, seed)
-            weights = stack.enter_context(closing(WeightsWatch(exchange.follower())))
-            past = stack.enter_context(closing(WeightsWatch(exchange.follower("past"))))
+            weights = exchange.watch(stack)
+            past = exchange.watch(stack, "past")
             answers.load(*weights.first(FIRST_WEIGHTS_S))
         stack.enter_context(closing(answers))
         pool = stack.enter_context(
@@ -68,8 +67,8 @@ def answer(folder: Path, stopped: Callable[[], bool]) -> None:
     config = read_config(folder)
     exchange = Exchange(config, run_id(folder), folder)
     with ExitStack() as stack:
-        weights = stack.enter_context(closing(WeightsWatch(exchange.follower())))
-        past = stack.enter_context(closing(WeightsWatch(exchange.follower("past"))))
+        weights = exchange.watch(stack)
+        past = exchange.watch(stack, "past")
         table = PolicyTable(config.spec, config.network, time.time_ns())
         table.load(*weights.first(FIRST_WEIGHTS_S))
         server = stack.enter_context(
