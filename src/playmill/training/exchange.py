@@ -85,8 +85,8 @@ class Exchange:
         return made if where.startswith("shared") else LaterPublisher(made)
 
     def watch(self, stack: ExitStack, what: str = "policy") -> WeightsWatch:
-        """Follows the policy in training, or the `past` ones, until the stack is left. What comes from afar is
-        brought to this host once, for all its actors."""
+        """Follows the policy in training, or the `past` ones, until the stack is left. What comes from afar
+        is brought to this host once, for all its actors."""
         where, name = self.config.actors.weights_at, self._name(what)
         follower: Follower = open_follower(where, name, password=_password())
         if not where.startswith("shared"):
