@@ -302,6 +302,20 @@ def test_accumulated_gradients_take_the_same_step(accumulate):
         assert b[name] == pytest.approx(a[name], abs=1e-4), name
 
 
+@pytest.mark.parametrize("regulariser", ["none", "average"])
+def test_the_plain_loss_takes_the_same_step(regulariser):
+    """What a learner on a card goes by."""
+    fused, rollout, returns = learner_of(regulariser=regulariser, epochs=2)
+    plain, *_ = learner_of(regulariser=regulariser, epochs=2)
+    assert fused.fused
+    plain.fused = False
+    a = fused.update(rollout, returns, 0, 0.0)
+    b = plain.update(rollout, returns, 0, 0.0)
+    assert moved(weights(fused), weights(plain)) < 1e-4
+    for name in a:
+        assert b[name] == pytest.approx(a[name], abs=1e-4), name
+
+
 @pytest.mark.parametrize("regulariser", ["none", "average", "magnet"])
 def test_shards_take_the_same_step_and_the_same_bits_every_time(regulariser):
     # All rows in one minibatch: a shard draws the order of its own rows, and with it who meets whom.

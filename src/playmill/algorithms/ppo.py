@@ -132,7 +132,7 @@ def ppo_loss(
     value = _value_loss(batch, out)
 
     total = policy + cfg.value_weight * value - entropy_weight * entropy
-    magnet = torch.zeros(())
+    magnet = torch.zeros((), device=out.logits.device)
     if magnet_logits is not None:
         other = masked_log_softmax(magnet_logits, legal).masked_fill(~legal, 0.0)
         magnet = (probabilities * (safe - other)).sum(-1).mean()

@@ -88,13 +88,15 @@ class AgedLearner:
         logs, values = [], []
         columns = (rollout.observation, rollout.legal, rollout.action)
         parts = [torch.split(rollout.flat(column), ROWS) for column in columns]
-        for observation, legal, action in zip(*parts, strict=True):
+        home = self.learner.device
+        for rows in zip(*parts, strict=True):
+            observation, legal, action = (column.to(home) for column in rows)
             first = policy.first(observation)
-            with torch.autocast("cpu", torch.bfloat16, enabled=self.learner.bfloat16):
+            with torch.autocast(home.type, torch.bfloat16, enabled=self.learner.bfloat16):
                 out = policy.after_first(first)
             known = masked_log_softmax(out.logits, unpack_bits(legal, out.logits.shape[1]))
-            logs.append(known.gather(1, action.long()[:, None]).squeeze(1))
-            values.append(out.value.float())
+            logs.append(known.gather(1, action.long()[:, None]).squeeze(1).cpu())
+            values.append(out.value.float().cpu())
         shape = rollout.action.shape
         return torch.cat(logs).view(shape), torch.cat(values).view(shape)
 

@@ -146,7 +146,8 @@ class Train:
     threads: int = field(default_factory=lambda: max(1, len(os.sched_getaffinity(0))))
     """Threads of the engine and of torch."""
     device: Literal["cpu", "cuda"] = "cpu"
-    """Where games, policy and learner live; cuda: all of it on one NVIDIA card (`playmill doctor`)."""
+    """Where games, policy and learner live; cuda: all of it on one NVIDIA card (`playmill doctor`), of the
+    engine lane the learner."""
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Of the layers; auto: whichever is faster on this CPU, bfloat16 on cuda. float16 is for cuda alone."""
     network: Network = field(default_factory=Network)
@@ -217,7 +218,6 @@ class Train:
         )
         for wrong, otherwise in (
             (self.ranks > 1, "ranks share out games of this process; with engines take more actors"),
-            (self.device != "cpu", "the engine lane's learner runs on the CPU: leave --device out"),
             (bool(self.teacher.bot), "a teacher needs games in this process: leave out teacher or engines"),
             (self.ppo.symmetries, "ppo.symmetries need games in this process: leave out one of both"),
         ):

@@ -46,8 +46,9 @@ class EngineLane:
         """`folder`: of the run. `precision`: as a checkpoint has it, or None to choose."""
         self.config, self.spec = config, spec
         self.precision = precision or choose_precision(config, spec)
-        self.shards = Shards(min(config.threads, config.actors.segments))
-        ppo, policy = loss_settings(config.ppo, config.age), new_policy(config, spec)
+        # On a card one thread takes all rows: it is the card that is shared out.
+        self.shards = Shards(min(config.threads, config.actors.segments) if config.device == "cpu" else 1)
+        ppo, policy = loss_settings(config.ppo, config.age), new_policy(config, spec).to(config.device)
         bfloat16 = self.precision == "bfloat16"
         self.learner = Learner(policy, ppo, config.seed, bfloat16, self.shards)
         self.aged = AgedLearner(self.learner, config.age)
@@ -164,7 +165,8 @@ class EngineLane:
     ) -> None:
         self.aged.load(tensors)
         self.learner.skipped, self.learner.restored = meta["skipped"], meta["restored"]
-        self._past = [past_policy(self.config, self.spec, tensors, i) for i in range(meta["past"])]
+        home, past = self.learner.device, range(meta["past"])
+        self._past = [past_policy(self.config, self.spec, tensors, i).to(home) for i in past]
         state = json.loads(blobs[LEDGER])
         self.ledger, self.version = Ledger.from_state(state["ledger"]), state["version"]
         if self.ledger.run != self.exchange.run:
@@ -227,4 +229,4 @@ class EngineLane:
 
 def arrays(policy: Policy) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
     """The weights of a policy on the CPU, by name."""
-    return {name: parameter.detach().contiguous().numpy() for name, parameter in policy.named_parameters()}
+    return {name: p.detach().cpu().contiguous().numpy() for name, p in policy.named_parameters()}

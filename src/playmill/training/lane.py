@@ -208,9 +208,11 @@ def _means(spec: GameSpec, sums: Tensor) -> dict[str, float]:
 
 
 def choose_precision(config: Train, spec: GameSpec) -> str:
-    """Of the layers on the CPU: as set, or whichever is faster here."""
+    """Of the layers: as set, or whichever is faster here."""
     if config.precision != "auto":
         return config.precision
+    if config.device == "cuda":
+        return "bfloat16"
     return "bfloat16" if faster_in_bfloat16(spec, config.network, config.ppo.minibatch) else "float32"
 
 

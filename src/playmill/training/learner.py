@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from playmill import _native
-from playmill.algorithms import PPO, Batch, Loss, Returns, fused_ppo_loss
+from playmill.algorithms import PPO, Batch, Loss, Returns, fused_ppo_loss, ppo_loss
 from playmill.experience import Rollout
 from playmill.policies import Policy, PolicyOutput
 from playmill.training.minibatches import Minibatch, Minibatches
@@ -45,6 +45,9 @@ class Learner:
         self, policy: Policy, cfg: PPO, seed: int, bfloat16: bool, shards: Shards, ranks: Ranks = ALONE
     ) -> None:
         self.policy = policy
+        self.device = next(policy.parameters()).device
+        self.fused = self.device.type == "cpu"
+        """Whether the policy's loss is the native one; elsewhere it is torch's."""
         self.cfg = cfg
         self.bfloat16 = bfloat16
         self.shards, self.ranks = shards, ranks
@@ -105,7 +108,7 @@ class Learner:
     def forward(self, policy: Policy, batch: Batch) -> PolicyOutput:
         """A policy, in the precision of the training."""
         first = policy.first(batch.observation)
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.bfloat16):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
             return policy.after_first(first, batch.view)
 
     def state(self) -> dict[str, Tensor]:
@@ -129,7 +132,7 @@ class Learner:
             for name, parameter in self.policy.named_parameters():
                 parameter.copy_(state[f"{mine}/{name}"])
                 slots = {
-                    key: state[f"adam/{name}/{key}"].clone()
+                    key: state[f"adam/{name}/{key}"].to(parameter.device, copy=True)
                     for key in ("step", "exp_avg", "exp_avg_sq")
                     if f"adam/{name}/{key}" in state
                 }
@@ -189,10 +192,10 @@ class Learner:
                 view=self._views(rollout, index),
             )
             share = len(index) / whole
-            loss = self._loss(batch, cfg)
+            loss = self._loss(self._here(batch), cfg)
             gradients = torch.autograd.grad(loss.total * share, self.parameters)
             sums = list(gradients) if not sums else [a.add_(b) for a, b in zip(sums, gradients, strict=True)]
-            terms += share * torch.stack([getattr(loss, term) for term in LOSS_TERMS])
+            terms += share * torch.stack([getattr(loss, term) for term in LOSS_TERMS]).cpu()
         return sums, terms
 
     def _loss(self, batch: Batch, cfg: PPO) -> Loss:
@@ -201,7 +204,15 @@ class Learner:
             with torch.no_grad():
                 magnet_logits = self.forward(self.magnet, batch).logits
         out = self.forward(self.policy, batch)
+        if not self.fused:
+            return ppo_loss(batch, out, cfg, cfg.entropy, magnet_logits)
         return fused_ppo_loss(batch, out, cfg, cfg.entropy, magnet_logits, self.kernels)
+
+    def _here(self, batch: Batch) -> Batch:
+        """The batch on the policy's device."""
+        if self.device.type == "cpu":
+            return batch
+        return Batch(*(None if column is None else column.to(self.device) for column in batch))  # type: ignore[arg-type]
 
     def _views(self, rollout: Rollout, rows: Tensor) -> Tensor | None:
         if not self.cfg.symmetries:
