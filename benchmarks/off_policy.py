@@ -1,4 +1,4 @@
-"""Learning from old experience: Leduc, played by policies up to 8 versions old, at equal turns with fresh play."""
+"""Learning from old experience: Leduc, played by policies up to 8 versions old, against fresh play."""
 
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ class Minibatches:
     def _normalise_weighted(self, advantages: list[list[Tensor]], weights: list[list[Tensor]]) -> None:
         """The same for rows that count by weights, which their advantages hold.
 
-        A row gives up its weight's share of the mean. So what counts for nothing stays at 0, and the mean is a
-        baseline under the policy that the weights lead to, not under those that played the rows."""
+        A row gives up its weight's share of the mean. So what counts for nothing stays at 0, and the mean is
+        a baseline under the policy that the weights lead to, not under those that played the rows."""
         sums = torch.zeros(len(advantages[0]), 5, dtype=torch.float64)
         for mine, theirs in zip(advantages, weights, strict=True):
             for i, (part, weight) in enumerate(zip(mine, theirs, strict=True)):
