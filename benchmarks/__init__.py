@@ -21,6 +21,7 @@ NAMES = (
     "generals",
     "train",
     "learn-tiny",
+    "off-policy",
     "learn-skull-king",
     "resume",
     "replay",

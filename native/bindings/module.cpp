@@ -221,15 +221,17 @@ class KernelsHandle {
   }
 
   void vtrace(Array<float, 3> reward, Bytes2 over, Bytes2 seat, Floats2 value, Floats2 played, Floats2 now, float gamma,
-              float lambda, float rho, float c, Floats2 advantage, Floats2 target, Bytes2 usable) {
+              float lambda, float rho, float c, bool others, Floats2 advantage, Floats2 target, Floats2 weight,
+              Bytes2 usable) {
     const auto columns = rollout_columns(reward, over, seat, value);
     for (const auto* array : {&played, &now}) want(*array, "log_probability", {reward.shape(0), reward.shape(1)});
     want(advantage, "advantage", {reward.shape(0), reward.shape(1)});
     want(target, "target", {reward.shape(0), reward.shape(1)});
+    want(weight, "weight", {reward.shape(0), reward.shape(1)});
     want(usable, "usable", {reward.shape(0), reward.shape(1)});
     nb::gil_scoped_release release;
-    seat_vtrace(workers_, columns, {played.data(), now.data()}, {gamma, lambda, rho, c}, advantage.data(),
-                target.data(), usable.data());
+    seat_vtrace(workers_, columns, {played.data(), now.data()}, {gamma, lambda, rho, c, others}, advantage.data(),
+                target.data(), weight.data(), usable.data());
   }
 
  private:
@@ -380,5 +382,6 @@ NB_MODULE(_native, m) {
       .def("returns", &KernelsHandle::returns, "reward"_a, "over"_a, "seat"_a, "value"_a, "gamma"_a, "lambda_"_a,
            "advantage"_a.noconvert(), "usable"_a.noconvert())
       .def("vtrace", &KernelsHandle::vtrace, "reward"_a, "over"_a, "seat"_a, "value"_a, "played"_a, "now"_a, "gamma"_a,
-           "lambda_"_a, "rho"_a, "c"_a, "advantage"_a.noconvert(), "target"_a.noconvert(), "usable"_a.noconvert());
+           "lambda_"_a, "rho"_a, "c"_a, "others"_a, "advantage"_a.noconvert(), "target"_a.noconvert(),
+           "weight"_a.noconvert(), "usable"_a.noconvert());
 }

@@ -422,7 +422,7 @@ void returns_follow_each_seat_by_itself() {
   }
 }
 
-void vtrace_of_rows_played_just_now_has_the_targets_of_the_returns() {
+void vtrace_of_rows_played_just_now_is_the_returns() {
   constexpr std::size_t kSteps = 30, kGames = 3, kSeats = 4;
   Random random(5, 0);
   std::vector<std::uint8_t> seat, over;
@@ -435,16 +435,18 @@ void vtrace_of_rows_played_just_now_has_the_targets_of_the_returns() {
     for (std::size_t s = 0; s < kSeats; ++s) reward.push_back(random.unit());
   }
   const RolloutColumns columns{kSteps, kGames, kSeats, reward.data(), over.data(), seat.data(), value.data()};
-  std::vector<float> plain(seat.size()), advantage(seat.size()), target(seat.size());
+  std::vector<float> plain(seat.size()), advantage(seat.size()), target(seat.size()), weight(seat.size());
   std::vector<std::uint8_t> usable(seat.size()), known(seat.size());
   for (const int threads : {1, 3}) {
     Workers workers(threads);
     seat_returns(workers, columns, 0.9f, 0.7f, plain.data(), usable.data());
     seat_vtrace(workers, columns, {logs.data(), logs.data()}, {0.9f, 0.7f, 1.0f, 1.0f}, advantage.data(), target.data(),
-                known.data());
+                weight.data(), known.data());
     for (std::size_t i = 0; i < seat.size(); ++i) {
       CHECK(known[i] == usable[i]);
       CHECK(std::abs(target[i] - value[i] - plain[i]) < 1e-4f);
+      CHECK(std::abs(advantage[i] - plain[i]) < 1e-4f);
+      CHECK(weight[i] == (known[i] ? 1.0f : 0.0f));
     }
   }
 }
@@ -535,7 +537,7 @@ int main() {
   no_draw_is_ever_illegal();
   a_single_legal_action_is_certain();
   returns_follow_each_seat_by_itself();
-  vtrace_of_rows_played_just_now_has_the_targets_of_the_returns();
+  vtrace_of_rows_played_just_now_is_the_returns();
   every_item_is_worked_on_once();
   slices_depend_on_the_number_of_threads_alone();
   an_exception_in_any_slice_reaches_the_caller();

@@ -20,6 +20,7 @@ class Returns:
     advantage: Tensor  # [T, N] float32
     target: Tensor  # [T, N] float32, what the value should have been
     usable: Tensor  # [T, N] bool, the learner decided and the seat's next turn or end is known
+    weight: Tensor | None = None  # [T, N] float32, what a row counts, as its advantage holds it; None: 1
 
 
 def seat_returns(rollout: Rollout, gamma: float, lam: float, kernels: _native.Kernels) -> Returns:

@@ -26,6 +26,9 @@ class Age:
     """V-trace: the largest ratio by which a step counts."""
     c: float = 1.0
     """V-trace: the largest ratio that is handed on to the steps before."""
+    others: bool = True
+    """V-trace: a step's ratio is also that of what the other seats played until the seat's next turn, so that
+    one learns against them as they are now."""
     most: int = 8
     """Versions that a segment may be older than the learner; older ones are dropped and counted."""
     target_every: int = 0
@@ -56,15 +59,19 @@ def vtrace_returns(
     lam: float,
     rho_bar: float,
     c_bar: float,
+    others: bool,
     kernels: _native.Kernels,
 ) -> Returns:
     """V-trace per seat, for rows that an older policy played.
 
     `value` and `log_probability` [T, N] are the present policy's: of every row, and of the action taken
-    there. Sequences, rewards and the last turn of a seat are those of `seat_returns`. The advantage holds
-    the ratio already, cut off at `rho_bar`: it is what a policy gradient is multiplied with."""
+    there; on rows that are not the learner's both log-probabilities must be the same. Sequences, rewards and
+    the last turn of a seat are those of `seat_returns`, and with all ratios 1 so are the advantages. The
+    advantage holds the ratio already, cut off at `rho_bar`: it is what a policy gradient is multiplied with.
+    With `others`, the ratio of a turn is also that of all turns of other seats until the seat's next."""
     advantage = torch.empty_like(rollout.value)
     target = torch.empty_like(rollout.value)
+    weight = torch.empty_like(rollout.value)
     usable = torch.empty_like(rollout.over)
     kernels.vtrace(
         rollout.rewards.numpy(),
@@ -77,11 +84,13 @@ def vtrace_returns(
         lam,
         rho_bar,
         c_bar,
+        others,
         advantage.numpy(),
         target.numpy(),
+        weight.numpy(),
         usable.numpy(),
     )
-    return Returns(advantage, target, usable.bool() & (rollout.driver == 0))
+    return Returns(advantage, target, usable.bool() & (rollout.driver == 0), weight)
 
 
 def vtrace_returns_plain(
@@ -92,13 +101,14 @@ def vtrace_returns_plain(
     lam: float,
     rho_bar: float,
     c_bar: float,
+    others: bool,
 ) -> Returns:
     """The same, game by game and seat by seat, as one would explain it."""
     steps, games, seats = rollout.rewards.shape
     rewards, values = rollout.rewards.double().numpy(), value.detach().double().numpy()
     over, seat = rollout.over.numpy(), rollout.seat.numpy()
-    ratio = (log_probability.detach() - rollout.log_probability).double().exp().numpy()
-    advantage, target = np.zeros((steps, games)), values.copy()
+    moved = (log_probability.detach() - rollout.log_probability).double().numpy()
+    advantage, target, weight = np.zeros((steps, games)), values.copy(), np.zeros((steps, games))
     usable = np.zeros((steps, games), bool)
     for g in range(games):
         for s in range(seats):
@@ -107,23 +117,23 @@ def vtrace_returns_plain(
                 t = mine[i]
                 until = mine[i + 1] if i + 1 < len(mine) else steps
                 ends = [u for u in range(t, until) if over[u, g]]
+                last = ends[0] + 1 if ends else until
                 if ends:
-                    gained, following, aim = rewards[t : ends[0] + 1, g, s].sum(), 0.0, 0.0
+                    following, aim = 0.0, 0.0
                 elif until < steps:
-                    gained, following, aim = (
-                        rewards[t:until, g, s].sum(),
-                        values[until, g],
-                        target[until, g],
-                    )
+                    following, aim = values[until, g], target[until, g]
                 else:
                     continue
-                rho, c = min(rho_bar, ratio[t, g]), lam * min(c_bar, ratio[t, g])
-                surprise = rho * (gained + gamma * following - values[t, g])
-                target[t, g] += surprise + gamma * c * (aim - following)
-                advantage[t, g] = rho * (gained + gamma * aim - values[t, g])
-                usable[t, g] = True
+                gained = rewards[t:last, g, s].sum()
+                ratio = np.exp(moved[t:last, g].sum() if others else moved[t, g])
+                rho, c = min(rho_bar, ratio), lam * min(c_bar, ratio)
+                surprise = gained + gamma * following - values[t, g]
+                target[t, g] += rho * surprise + gamma * c * (aim - following)
+                advantage[t, g] = rho * (surprise + gamma * lam * (aim - following))
+                weight[t, g], usable[t, g] = rho, True
     return Returns(
         torch.from_numpy(advantage).float(),
         torch.from_numpy(target).float(),
         torch.from_numpy(usable) & (rollout.driver == 0),
+        torch.from_numpy(weight).float(),
     )

@@ -48,11 +48,13 @@ class AgedLearner:
         [N]: how much the policy learns from each segment."""
         ppo, age = self.learner.cfg, self.age
         log_now, value_now = self._seen(rollout)
+        # Past opponents and bots have not moved.
+        log_now = torch.where(rollout.driver == 0, log_now, rollout.log_probability)
         ratio = (log_now - rollout.log_probability).exp()
         if age.correction == "vtrace":
-            cuts = (age.rho, age.c)
+            weighed = (age.rho, age.c, age.others)
             returns = vtrace_returns(
-                rollout, value_now, log_now, ppo.gamma, ppo.lam, *cuts, self.learner.kernels
+                rollout, value_now, log_now, ppo.gamma, ppo.lam, *weighed, self.learner.kernels
             )
         else:
             returns = seat_returns(rollout, ppo.gamma, ppo.lam, self.learner.kernels)

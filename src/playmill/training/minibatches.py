@@ -41,8 +41,11 @@ class Minibatches:
         ]
         gained = returns.advantage.flatten()
         advantages = [[gained[part] for part in mine] for mine in parts]
-        if cfg.normalise:
+        if cfg.normalise and returns.weight is None:
             self._normalise(advantages)
+        elif cfg.normalise:
+            weight = returns.weight.flatten()
+            self._normalise_weighted(advantages, [[weight[part] for part in mine] for mine in parts])
         for i in range(count):
             # As `tensor_split` shares out: the first parts of a shard have a row more.
             whole = int((sizes // count + (i < sizes % count)).sum())
@@ -74,6 +77,25 @@ class Minibatches:
         deviation = (squares / rows - mean.square()).clamp(min=0.0).sqrt().float() + 1e-8
         for mine in advantages:
             mine[:] = [(part - m) / d for part, m, d in zip(mine, mean.float(), deviation, strict=True)]
+
+    def _normalise_weighted(self, advantages: list[list[Tensor]], weights: list[list[Tensor]]) -> None:
+        """The same for rows that count by weights, which their advantages hold.
+
+        A row gives up its weight's share of the mean. So what counts for nothing stays at 0, and the mean is
+        a baseline under the policy that the weights lead to, not under those that played the rows."""
+        sums = torch.zeros(len(advantages[0]), 5, dtype=torch.float64)
+        for mine, theirs in zip(advantages, weights, strict=True):
+            for i, (part, weight) in enumerate(zip(mine, theirs, strict=True)):
+                a, w = part.double(), weight.double()
+                sums[i] += torch.stack([a.sum(), w.sum(), (a * a).sum(), (a * w).sum(), (w * w).sum()])
+        self.ranks.sum(sums)
+        total, weight, aa, aw, ww = sums.unbind(1)
+        mean = total / weight.clamp(min=1e-8)
+        variance = (aa - 2.0 * mean * aw + mean.square() * ww) / ww.clamp(min=1e-16)
+        deviation = variance.clamp(min=0.0).sqrt().float() + 1e-8
+        for mine, theirs in zip(advantages, weights, strict=True):
+            columns = zip(mine, theirs, mean.float(), deviation, strict=True)
+            mine[:] = [(part - w * m) / d for part, w, m, d in columns]
 
     def _rows(self, returns: Returns, cfg: PPO) -> list[Tensor]:
         """The rows to learn from, ascending, of each shard here."""
