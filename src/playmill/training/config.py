@@ -80,9 +80,12 @@ class Evaluation:
     """Draw actions from the policy instead of taking the likeliest."""
     exploitability: bool = True
     """For the tiny games: the exact exploitability as well, where OpenSpiel is installed."""
+    engines_s: float = 120.0
+    """For games that only engines can play: after so many seconds no new deal is begun."""
 
     def __post_init__(self) -> None:
         _check(self.deals >= 1 and self.final_deals >= 1, "evaluation.deals must be at least 1")
+        _check(self.engines_s > 0, f"evaluation.engines_s must be positive, got {self.engines_s}")
         _check(self.every >= 0, f"evaluation.every must not be negative, got {self.every}")
 
 

@@ -107,14 +107,15 @@ class EngineLane:
         self._turns = (number + 1) * self.config.turns_an_update
         phases = {"waiting": self._waited, "update": learnt - began, "weights": time.perf_counter() - learnt}
         self._waited = 0.0
+        games = int(self.rollout.over.sum())
         dropped = {f"dropped_{reason}": float(n) for reason, n in self.ledger.dropped.items()}
         return Done(
             number=number,
             seconds=sum(phases.values()),
             phases=phases,
             losses={**losses, "age": float(ages.mean()), "age_most": float(ages.max()), **dropped},
-            stats={},
-            games=int(self.rollout.over.sum()),
+            stats=self._stats(games),
+            games=games,
             skipped=self.learner.skipped,
             restored=self.learner.restored,
         )
@@ -199,6 +200,14 @@ class EngineLane:
                 getattr(self.rollout, name).numpy()[:, i] = getattr(segment, name)
             ages[i] = self.version - int(segment.version.min())
         return ages
+
+    def _stats(self, games: int) -> dict[str, float]:
+        """How long games are and what each seat gains in one, from the segments of an update."""
+        if not games:
+            return {}
+        gained = self.rollout.rewards.sum(dim=(0, 1)) / games
+        seats = {f"reward_seat_{seat}": float(mean) for seat, mean in enumerate(gained)}
+        return {"turns_a_game": self.config.turns_an_update / games, **seats}
 
     def _publish(self) -> None:
         self.version = max(self.version, self.publisher.newest()) + 1

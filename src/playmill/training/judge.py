@@ -8,6 +8,7 @@ import torch
 
 from playmill.games import GameSpec
 from playmill.league.evaluate import Evaluation, evaluate
+from playmill.league.evaluate_remote import evaluate_remote
 from playmill.league.exploitability import TINY, InformationStates, exploitability, openspiel_installed
 from playmill.policies import Policy, masked_log_softmax
 from playmill.training.config import Train
@@ -41,15 +42,8 @@ class Judge:
         settings = self.config.evaluation
         values: dict[str, float] = {}
         for bot in self.config.bots:
-            result = evaluate(
-                self.spec,
-                self.policy,
-                bot,
-                deals=settings.final_deals if final else settings.deals,
-                seed=EVALUATION_SEED,
-                threads=self.config.threads,
-                sample=settings.sample,
-            )
+            deals = settings.final_deals if final else settings.deals
+            result = meet(self.config, self.spec, self.policy, bot, deals, self.config.threads)
             self.latest[bot] = result
             points = self.history.setdefault(bot, [])
             if points and points[-1][0] == turns:  # judged again, with more deals
@@ -107,6 +101,33 @@ class Judge:
             self.score = hardest.low
             points = hardest.score if hardest.score is not None else hardest.reward
             self.scores.append((seconds, points))
+
+
+def meet(config: Train, spec: GameSpec, policy: Policy, bot: str, deals: int, threads: int) -> Evaluation:
+    """The policy against a bot, on deals that are always the same."""
+    settings, actors = config.evaluation, config.actors
+    if not spec.foreign:
+        return evaluate(
+            spec,
+            policy,
+            bot,
+            deals=deals,
+            seed=EVALUATION_SEED,
+            threads=threads,
+            sample=settings.sample,
+        )
+    return evaluate_remote(
+        spec,
+        policy,
+        bot,
+        deals=deals,
+        seed=EVALUATION_SEED,
+        sample=settings.sample,
+        engines=min(threads, actors.engines),
+        command=actors.command or None,
+        supervision=actors.supervision,
+        within=settings.engines_s,
+    )
 
 
 def metrics_of(prefix: str, result: Evaluation) -> dict[str, float]:

@@ -229,7 +229,14 @@ class Trainer:
 
     def _evaluate(self, final: bool) -> None:
         self._tell(self.lane.wait())
-        values = self.judge.judge(self.turns, self.seconds, final)
+        try:
+            values = self.judge.judge(self.turns, self.seconds, final)
+        except PlaymillError as error:
+            if not self.spec.foreign:
+                raise
+            # Somebody else's engines may be gone by now; what was trained is not.
+            self.listener.note(f"the policy could not be evaluated: {error}")
+            return
         self.metrics.write(self.turns, values)
         if self.judge.is_best():
             self._save(must=True, best_score=self.judge.score)
