@@ -80,6 +80,9 @@ class Evaluation:
     """Draw actions from the policy instead of taking the likeliest."""
     exploitability: bool = True
     """For the tiny games: the exact exploitability as well, where OpenSpiel is installed."""
+    beside: bool = True
+    """With games played by engines: a process of its own evaluates every checkpoint, and the learner never
+    waits for it. With `every` 0 none but the last is."""
     engines_s: float = 120.0
     """For games that only engines can play: after so many seconds no new deal is begun."""
 
@@ -221,6 +224,11 @@ class Train:
     def by_engines(self) -> bool:
         """Whether games are played in other processes."""
         return self.lane == "engines" or (self.lane == "auto" and self.spec.foreign)
+
+    @property
+    def judged_beside(self) -> bool:
+        """Whether another process evaluates along the way."""
+        return self.by_engines and self.evaluation.beside
 
     @property
     def turns_an_update(self) -> int:

@@ -161,9 +161,13 @@ class EngineLane:
             )
         self._turns = meta["turns"]
 
-    def close(self) -> None:
+    def dismiss(self) -> None:
         if self._actors is not None:
             self._actors.close()
+            self._actors = None
+
+    def close(self) -> None:
+        self.dismiss()
         self.receiver.close()
         self.publisher.close()
         self.past_publisher.close()
