@@ -121,6 +121,20 @@ class Store:
             marks = self._marks()
             self._record(_Marks(step, float(score), marks.pins))
 
+    def keep_best(self, step: int, score: float, copy: Path) -> bool:
+        """Marks an older step as the best; if it was pruned meanwhile, it comes back from `copy`. False where
+        there is none left."""
+        with self._lock:
+            target = self.path(step)
+            if not target.is_dir():
+                try:
+                    found = folders.read(copy)
+                except CheckpointError:
+                    return False
+                folders.write(target, found.tensors, found.meta, found.blobs)
+            self.mark_best(step, score)
+            return True
+
     def pin(self, step: int) -> None:
         """Keeps a step until `unpin` (league snapshots)."""
         with self._lock:

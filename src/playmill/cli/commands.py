@@ -7,6 +7,7 @@ import dataclasses
 import importlib
 import importlib.util
 import json
+import math
 import os
 import platform
 import sys
@@ -26,6 +27,7 @@ from playmill.cli.watch_file import watch_file
 from playmill.games import GameSpec, PlaymillError, registry, unknown
 from playmill.league.agents import Agent, BotAgent, play_out
 from playmill.league.evaluate import Evaluation, Player, evaluate
+from playmill.league.evaluate_remote import evaluate_remote
 from playmill.league.policies import load_policy
 from playmill.league.policy_agent import PolicyAgent
 from playmill.league.ratings import Rating, rate
@@ -64,10 +66,16 @@ def evaluate_command(
     torch.set_num_threads(1)  # every thread plays games of its own
     player, spec, name = _player(who, game)
     others = {n: _player(n, spec.name)[0] for n in (against or spec.bots)}
+    if spec.foreign and (ratings or replays is not None):
+        raise PlaymillError(f"{spec.name} is played by engines: leave --ratings and --replays out")
     with contextlib.ExitStack() as stack:
         writer = stack.enter_context(ReplayWriter(replays)) if replays is not None else None
         results = {
-            n: evaluate(
+            n: evaluate_remote(
+                spec, player, other, deals=deals, seed=seed, sample=sample, engines=threads, within=math.inf
+            )
+            if spec.foreign
+            else evaluate(
                 spec,
                 player,
                 other,

@@ -11,7 +11,7 @@ from rich.markup import escape
 from playmill.checkpoints import CheckpointError
 from playmill.cli import commands
 from playmill.cli.arguments import call_with_arguments
-from playmill.cli.roles import actor_command, ledger_command, policy_command
+from playmill.cli.roles import actor_command, evaluator_command, ledger_command, policy_command
 from playmill.cli.serve import serve_command
 from playmill.cli.train import train_command
 from playmill.games import IllegalAction, PlaymillError, unknown
@@ -28,6 +28,7 @@ COMMANDS: dict[str, Callable[..., object]] = {
     "doctor": commands.doctor_command,
     "actor": actor_command,
     "policy": policy_command,
+    "evaluator": evaluator_command,
     "ledger": ledger_command,
 }
 
@@ -42,6 +43,7 @@ Turns the rules of a turn-based game into a strong agent.
   serve               games for other programs, by gRPC or shared memory
   actor     RUN       play games for a run, beside or away from its learner
   policy    RUN       decide for all actors of a machine
+  evaluator RUN       evaluate a run's checkpoints beside its training
   ledger    RUN       what became of all experience     playmill ledger runs/leduc-1
   bench     NAME      measure, and print one JSON line  playmill bench pool --json
   games     [NAME]    the games there are, their options and bots

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import tyro
 
 from playmill.checkpoints import Store, read
@@ -18,6 +19,7 @@ from playmill.cli.process import end_with_parent
 from playmill.experience.ledger import Ledger
 from playmill.games import PlaymillError
 from playmill.training.engine_lane import LEDGER
+from playmill.training.evaluator import Evaluator
 from playmill.training.exchange import Exchange, run_id
 from playmill.training.roles import answer, play
 from playmill.training.runs import read_config
@@ -50,6 +52,29 @@ def policy_command(run: Run, parent: int = 0) -> None:
         parent: Ends with that process.
     """
     answer(run, _stopped(parent))
+
+
+def evaluator_command(run: Run, threads: int = 1, nice: int = 10, parent: int = 0) -> None:
+    """Evaluate every new checkpoint of a run beside its training, the newest first, until it is stopped;
+    results go to evaluations.jsonl. `playmill train` starts its own where games are played by engines.
+
+    Args:
+        run: Folder of the run.
+        threads: Threads, or for games of other programs engine processes.
+        nice: How much it stands back for other processes, 0 to 19.
+        parent: Ends with that process.
+    """
+    if threads < 1 or not 0 <= nice <= 19:
+        raise PlaymillError("--threads must be at least 1, and --nice from 0 to 19")
+    if parent:
+        end_with_parent()
+        if os.getppid() != parent:
+            return
+    os.nice(nice)
+    torch.set_num_threads(1)
+    evaluator = Evaluator(run, threads, say=lambda text: print(text, flush=True))
+    # What is not finished is nobody's loss: no signal is waited for.
+    evaluator.run(lambda: False)
 
 
 def ledger_command(run: Run, as_json: Annotated[bool, tyro.conf.arg(name="json")] = False) -> None:

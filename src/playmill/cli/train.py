@@ -211,7 +211,8 @@ def _open(command: TrainCommand) -> RunFolder:
 
 def _close(run: RunFolder, trainer: Trainer, reason: str, console: Console) -> None:
     """Ratings, curves, report, and a few lines on what came out."""
-    if reason in ("budget", "plateau"):
+    foreign = run.config.spec.foreign
+    if reason in ("budget", "plateau") and not foreign:  # ratings and play need rules in this process
         ratings = rate_run(run.path, run.config)
         rows = [dataclasses.asdict(row) for row in ratings]
         (run.path / "ratings.json").write_text(json.dumps(rows, indent=1) + "\n")
@@ -234,11 +235,12 @@ def _close(run: RunFolder, trainer: Trainer, reason: str, console: Console) -> N
         for line in utilisation_lines(trainer.utilisation):
             console.print(f"  {line}", highlight=False, soft_wrap=True)
     console.print(f"\n  report    {report}", highlight=False)
-    for what, line in (
-        ("play", f"play {run.path}"),
-        ("watch", f"watch {run.path}"),
+    lines = [
+        ("evaluate", f"evaluate {run.path}") if foreign else ("play", f"play {run.path}"),
+        *([] if foreign else [("watch", f"watch {run.path}")]),
         ("go on", f"train --resume {run.path}" + _longer(run.config, reason)),
-    ):
+    ]
+    for what, line in lines:
         console.print(f"  {what:9} [cyan]{program()} {line}[/]", highlight=False, soft_wrap=True)
 
 

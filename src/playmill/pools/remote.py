@@ -23,7 +23,7 @@ from playmill.games import GameSpec, OptionValue, PlaymillError, registry
 from playmill.pools.remote_crew import TICK, Crew
 from playmill.pools.remote_engine import Engine, Lie, State
 from playmill.pools.remote_settings import EngineHealth, Supervision
-from playmill.pools.remote_slots import FIRST_BOT, Slots, Waiting
+from playmill.pools.remote_slots import FIRST_BOT, Ended, Slots, Waiting
 
 LINGER = 0.2
 """Share of a decision's time that a caller who wants several rows waits for more at a wake-up: a quarter
@@ -54,13 +54,18 @@ class RemotePool:
         sockets: Sequence[str] | None = None,
         supervision: Supervision | None = None,
         stagger: bool = False,
+        alike: int = 1,
+        keep_results: bool = False,
     ) -> None:
         """`games_per_engine` limits an engine's games in flight; without it, twice its fair share. `command`
         or `sockets` say how engines are reached where the game's name does not. With `stagger` one game of
         each slot is cut short, each at another turn: games that are of one length would otherwise go through
-        all their phases together, for ever."""
+        all their phases together, for ever. So many neighbouring slots as `alike` says are dealt the same
+        games. `keep_results` is for those who ask for `results`."""
         if slots < 1 or engines < 1:
             raise PlaymillError(f"a pool needs a slot and an engine, got {slots} and {engines}")
+        if alike < 1:
+            raise PlaymillError(f"alike must be at least 1, got {alike}")
         if games_per_engine is not None and games_per_engine < 1:
             raise PlaymillError(f"games_per_engine must be at least 1, got {games_per_engine}")
         self.spec = registry.spec(game, options) if isinstance(game, str) else game
@@ -72,7 +77,7 @@ class RemotePool:
             raise PlaymillError(f"{engines} engines at {len(launch.sockets)} sockets; each needs its own")
         settings = supervision or Supervision()
         made = [Engine(n, launch, self.spec, settings, seed + n) for n in range(engines)]
-        self._rows = Slots(self.spec, slots, seed % 2**64)
+        self._rows = Slots(self.spec, slots, seed % 2**64, alike, keep_results)
         self._homeless = deque(range(slots))
         self._tallies: dict[tuple[int, int], list[float]] = {}
         self._stagger, self._seed = stagger, seed
@@ -133,6 +138,17 @@ class RemotePool:
         for (driver, stat), (total, count) in self._tallies.items():
             out.setdefault(driver, {})[self.spec.stats[stat]] = (total / count, int(count))
         return out
+
+    def results(self) -> list[Ended]:
+        """The games that ended since this was last asked, with `keep_results`."""
+        if self._rows.ended is None:
+            raise PlaymillError("this pool keeps no results; make it with keep_results=True")
+        found, self._rows.ended = self._rows.ended, []
+        return found
+
+    def numbers(self) -> list[int]:
+        """Which of its games each slot is at, from 0."""
+        return list(self._rows.number)
 
     def clear_stats(self) -> None:
         self._tallies.clear()

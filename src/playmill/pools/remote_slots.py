@@ -33,11 +33,22 @@ class Waiting(NamedTuple):
     lost: npt.NDArray[np.uint8]  # [N] that game was lost with its engine: the same, and rewards are void
 
 
+class Ended(NamedTuple):
+    """A game that was played to its end."""
+
+    slot: int
+    number: int
+    """Which of the slot's games it was, from 0; lost ones count as well."""
+    rewards: npt.NDArray[np.float64]  # [S] of each seat, over the whole game
+
+
 class Slots:
     """What lies in the slots. The pool moves games between engines; here nobody knows of processes."""
 
-    def __init__(self, spec: GameSpec, slots: int, seed: int) -> None:
-        self.spec, self.count, self._seed = spec, slots, seed
+    def __init__(self, spec: GameSpec, slots: int, seed: int, alike: int, keep_results: bool) -> None:
+        self.spec, self.count, self._seed, self._alike = spec, slots, seed, alike
+        self.ended: list[Ended] | None = [] if keep_results else None
+        self._totals = np.zeros((slots, spec.seats))
         self.observation = np.zeros((slots, spec.schema.bytes), np.uint8)
         self.legal = np.zeros((slots, spec.legal_bytes), np.uint8)
         self.seat, self.role, self.over, self.lost = (np.zeros(slots, np.uint8) for _ in range(4))
@@ -59,6 +70,7 @@ class Slots:
         self._held = [False] * slots  # a new row has come while an old one is still owed an answer
         self._live = [False] * slots  # what happens now is what the last answer brings
         self.number = [-1] * slots
+        """Of the game in the slot, among those there were."""
         # Rows are written byte by byte as they come: memory views are the cheapest way in.
         self._observations = self.observation.data.cast("B")
         self._legals = self.legal.data.cast("B")
@@ -75,7 +87,8 @@ class Slots:
         self.number[slot] += 1
         self.turn[slot] = 0
         self.spent[slot] = 0.0
-        seed = _native.episode_seed(self._seed, slot, self.number[slot])
+        self._totals[slot] = 0.0
+        seed = _native.episode_seed(self._seed, slot // self._alike, self.number[slot])
         self.seed[slot] = seed
         return seed
 
@@ -113,6 +126,8 @@ class Slots:
         if not all(map(math.isfinite, stats)) or any(n < 0 or n != int(n) for n in stats[1::2]):
             raise Lie("its statistics are not sums and counts")
         self._gain(slot, payload[4 : 4 + len(self._none)])
+        if self.ended is not None:
+            self.ended.append(Ended(slot, self.number[slot], self._totals[slot].copy()))
         if self._live[slot]:
             self.over[slot] = 1
             self._live[slot] = False
@@ -123,6 +138,7 @@ class Slots:
             gained = self._seats.unpack(raw)
             if not all(map(math.isfinite, gained)):
                 raise Lie(f"its rewards are {gained}")
+            self._totals[slot] += gained
             if self._live[slot]:
                 self.rewards[slot] += gained
 

@@ -21,13 +21,15 @@ LOG_BYTES = 1 << 20
 
 
 class ActorCrew:
-    """One process for each actor, and one for the policy where it has its own. Whoever dies is started again,
-    later each time it dies young."""
+    """One process for each actor, one for the policy where it has its own, and an evaluator. Whoever dies is
+    started again, later each time it dies young."""
 
     def __init__(self, config: Train, folder: Path) -> None:
         self.folder = folder
         names = ["policy"] if config.actors.inference == "process" and config.actors.count else []
         names += [f"actor-{number}" for number in range(config.actors.count)]
+        if config.actors.count and config.judged_beside and config.evaluation.every:
+            names.append("evaluator")
         (folder / "logs").mkdir(exist_ok=True)
         self.members = [_Member(name, folder, config.actors.supervision, i) for i, name in enumerate(names)]
 
@@ -64,7 +66,12 @@ class _Member:
             code = self._process.poll()
             if code is None:
                 return
-            if code == 2 and now - self._begun < self.supervision.start_timeout and self.starts > 3:
+            if (
+                code == 2
+                and self.name != "evaluator"
+                and now - self._begun < self.supervision.start_timeout
+                and self.starts > 3
+            ):
                 raise PlaymillError(f"{self.name} does not start: {self._last_words()}")
             self._process = None
             if now - self._begun > self.supervision.healthy_after:

@@ -80,9 +80,15 @@ class Evaluation:
     """Draw actions from the policy instead of taking the likeliest."""
     exploitability: bool = True
     """For the tiny games: the exact exploitability as well, where OpenSpiel is installed."""
+    beside: bool = True
+    """With games played by engines: a process of its own evaluates every checkpoint, and the learner never
+    waits for it. With `every` 0 none but the last is."""
+    engines_s: float = 120.0
+    """For games that only engines can play: after so many seconds no new deal is begun."""
 
     def __post_init__(self) -> None:
         _check(self.deals >= 1 and self.final_deals >= 1, "evaluation.deals must be at least 1")
+        _check(self.engines_s > 0, f"evaluation.engines_s must be positive, got {self.engines_s}")
         _check(self.every >= 0, f"evaluation.every must not be negative, got {self.every}")
 
 
@@ -227,6 +233,11 @@ class Train:
     def by_engines(self) -> bool:
         """Whether games are played in other processes."""
         return self.lane == "engines" or (self.lane == "auto" and self.spec.foreign)
+
+    @property
+    def judged_beside(self) -> bool:
+        """Whether another process evaluates along the way."""
+        return self.by_engines and self.evaluation.beside
 
     @property
     def turns_an_update(self) -> int:

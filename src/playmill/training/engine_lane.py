@@ -111,25 +111,32 @@ class EngineLane:
         self._turns = (number + 1) * self.config.turns_an_update
         phases = {"waiting": self._waited, "update": learnt - began, "weights": time.perf_counter() - learnt}
         self._waited = 0.0
+        games = int(self._fresh.over.sum())
         dropped = {f"dropped_{reason}": float(n) for reason, n in self.ledger.dropped.items()}
         return Done(
             number=number,
             seconds=sum(phases.values()),
             phases=phases,
             losses={**losses, "age": float(ages.mean()), "age_most": float(ages.max()), **dropped},
-            stats={},
-            games=int(self.rollout.over[:, : self.config.actors.segments].sum()),
+            stats=self._stats(games),
+            games=games,
             skipped=self.learner.skipped,
             restored=self.learner.restored,
         )
 
+    @property
+    def _fresh(self) -> Rollout:
+        """The segments that are new, without those that were drawn again."""
+        if self.reused is None:
+            return self.rollout
+        return self.rollout.first_games(self.config.actors.segments)
+
     def _learn(self, number: int, progress: float) -> dict[str, float]:
         """From the new segments, and from old ones where there is a buffer of them."""
-        fresh = self.config.actors.segments
         if self.reused is None:
             return self.aged.update(self.rollout, number, progress)
         weights = self.reused.draw(number)
-        rollout = self.rollout if weights is not None else self.rollout.first_games(fresh)
+        rollout = self.rollout if weights is not None else self._fresh
         losses = self.aged.update(rollout, number, progress, weights)
         self.reused.learnt(self.aged.surprise, self.version)
         return losses
@@ -176,9 +183,13 @@ class EngineLane:
             )
         self._turns = meta["turns"]
 
-    def close(self) -> None:
+    def dismiss(self) -> None:
         if self._actors is not None:
             self._actors.close()
+            self._actors = None
+
+    def close(self) -> None:
+        self.dismiss()
         self.receiver.close()
         self.publisher.close()
         self.past_publisher.close()
@@ -215,6 +226,14 @@ class EngineLane:
                 getattr(self.rollout, name).numpy()[:, i] = getattr(segment, name)
             ages[i] = self.version - int(segment.version.min())
         return ages
+
+    def _stats(self, games: int) -> dict[str, float]:
+        """How long games are and what each seat gains in one, from the segments of an update."""
+        if not games:
+            return {}
+        gained = self._fresh.rewards.sum(dim=(0, 1)) / games
+        seats = {f"reward_seat_{seat}": float(mean) for seat, mean in enumerate(gained)}
+        return {"turns_a_game": self.config.turns_an_update / games, **seats}
 
     def _publish(self) -> None:
         self.version = max(self.version, self.publisher.newest()) + 1

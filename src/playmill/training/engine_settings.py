@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,8 +17,8 @@ class Actors:
 
     count: int = 1
     """Actors that the learner starts on its machine; 0: they are started elsewhere."""
-    engines: int = 4
-    """Engine processes of an actor."""
+    engines: int = field(default_factory=lambda: min(16, max(2, len(os.sched_getaffinity(0)))))
+    """Engine processes of an actor; as many as there are cores, from 2 to 16."""
     games: int = 4
     """Games in flight on each engine: one thinks while others wait for their answers."""
     command: tuple[str, ...] = ()

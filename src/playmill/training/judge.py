@@ -8,9 +8,11 @@ import torch
 
 from playmill.games import GameSpec
 from playmill.league.evaluate import Evaluation, evaluate
+from playmill.league.evaluate_remote import evaluate_remote
 from playmill.league.exploitability import TINY, InformationStates, exploitability, openspiel_installed
 from playmill.policies import Policy, masked_log_softmax
 from playmill.training.config import Train
+from playmill.training.evaluations import Found
 
 EVALUATION_SEED = 20_011
 """Always the same deals, so that two evaluations differ by the policy alone."""
@@ -30,8 +32,12 @@ class Judge:
         self._best: float | None = None
         self._judged_at = 0
         self._states: InformationStates | None = None
+        self._newest: dict[str, int] = {}
+        self._exact: dict[int, float] = {}
 
     def due(self, turns: int) -> bool:
+        if self.config.judged_beside:
+            return False
         every = self.config.evaluation.every
         return every > 0 and turns // every > self._judged_at // every
 
@@ -41,15 +47,8 @@ class Judge:
         settings = self.config.evaluation
         values: dict[str, float] = {}
         for bot in self.config.bots:
-            result = evaluate(
-                self.spec,
-                self.policy,
-                bot,
-                deals=settings.final_deals if final else settings.deals,
-                seed=EVALUATION_SEED,
-                threads=self.config.threads,
-                sample=settings.sample,
-            )
+            deals = settings.final_deals if final else settings.deals
+            result = meet(self.config, self.spec, self.policy, bot, deals, self.config.threads)
             self.latest[bot] = result
             points = self.history.setdefault(bot, [])
             if points and points[-1][0] == turns:  # judged again, with more deals
@@ -62,6 +61,29 @@ class Judge:
             values["eval/exploitability"] = self.extras["exploitability"]
         self._rank(seconds)
         return values
+
+    def take(self, found: Found) -> dict[str, float]:
+        """What an evaluator beside the training found; returns metrics by name. `score` is that of the
+        checkpoint if this is its last line, else None. Lines may come in any order, and again."""
+        self.score = None
+        newest = found.step >= self._newest.get(found.opponent, 0)
+        if newest:
+            self._newest[found.opponent] = found.step
+        if found.result is None:
+            exact = self._exact[found.step] = float(found.exploitability or 0.0)
+            if newest:
+                self.extras["exploitability"] = exact
+            if not self.config.bots:
+                self.score = -exact
+            return {"eval/exploitability": exact}
+        if newest:
+            self.latest[found.opponent] = found.result
+        points = self.history.get(found.opponent, [])
+        others = [point for point in points if point[0] != found.step]
+        self.history[found.opponent] = sorted([*others, (found.step, found.result.win_share)])
+        if found.opponent == self.config.bots[-1]:
+            self._take_score(found.seconds, found.result, self._exact.pop(found.step, None))
+        return metrics_of(f"eval/{found.opponent}", found.result)
 
     def is_best(self) -> bool:
         """Whether the last evaluation is the best so far; says so once."""
@@ -100,13 +122,44 @@ class Judge:
     def _rank(self, seconds: float) -> None:
         """One number to call best by: exploitability where it is known, else the lower end of the interval
         of wins against the hardest bot. Luck in a short evaluation must not outdo a long one."""
-        if "exploitability" in self.extras:
-            self.score = -self.extras["exploitability"]
-        elif self.config.bots:
-            hardest = self.latest[self.config.bots[-1]]
+        hardest = self.latest[self.config.bots[-1]] if self.config.bots else None
+        self._take_score(seconds, hardest, self.extras.get("exploitability"))
+
+    def _take_score(self, seconds: float, hardest: Evaluation | None, exact: float | None) -> None:
+        if exact is not None:
+            self.score = -exact
+        elif hardest is not None:
             self.score = hardest.low
             points = hardest.score if hardest.score is not None else hardest.reward
-            self.scores.append((seconds, points))
+            others = [score for score in self.scores if score[0] != seconds]
+            self.scores = sorted([*others, (seconds, points)])
+
+
+def meet(config: Train, spec: GameSpec, policy: Policy, bot: str, deals: int, threads: int) -> Evaluation:
+    """The policy against a bot, on deals that are always the same."""
+    settings, actors = config.evaluation, config.actors
+    if not spec.foreign:
+        return evaluate(
+            spec,
+            policy,
+            bot,
+            deals=deals,
+            seed=EVALUATION_SEED,
+            threads=threads,
+            sample=settings.sample,
+        )
+    return evaluate_remote(
+        spec,
+        policy,
+        bot,
+        deals=deals,
+        seed=EVALUATION_SEED,
+        sample=settings.sample,
+        engines=min(threads, actors.engines),
+        command=actors.command or None,
+        supervision=actors.supervision,
+        within=settings.engines_s,
+    )
 
 
 def metrics_of(prefix: str, result: Evaluation) -> dict[str, float]:

@@ -98,6 +98,9 @@ class Lane(Protocol):
     ) -> None:
         """Back to what `tensors` and `blobs` returned."""
 
+    def dismiss(self) -> None:
+        """No update follows: whoever plays for it may stop."""
+
     def close(self) -> None: ...
 
 
@@ -110,6 +113,9 @@ class Resident:
         return True
 
     def saved(self, turns: int) -> None:
+        pass
+
+    def dismiss(self) -> None:
         pass
 
 

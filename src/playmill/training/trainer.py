@@ -11,13 +11,14 @@ import time
 from pathlib import Path
 from typing import Any, Protocol
 
-from playmill.checkpoints import BackgroundWriter, Checkpoint, Store, read, step_of
+from playmill.checkpoints import BackgroundWriter, Checkpoint, CheckpointError, Store, read, step_of
 from playmill.games import PlaymillError
 from playmill.league.policies import check_schema
 from playmill.policies import Policy
-from playmill.telemetry.metrics import MetricsLog
+from playmill.telemetry.metrics import MetricsLog, read_metrics
 from playmill.training.cuda.lane import CudaLane
 from playmill.training.engine_lane import EngineLane
+from playmill.training.evaluations import COPIES, Reader
 from playmill.training.judge import Judge
 from playmill.training.lane import CpuLane, Done, Lane, seating_seed
 from playmill.training.ranked import LeadingLane
@@ -28,6 +29,8 @@ from playmill.training.utilisation import Utilisation, utilisation_metrics, writ
 
 WITHIN_S = 0.5
 """How long something to learn from is waited for before the clock and the signals are looked at."""
+LOOK_S = 0.5
+"""Between two looks at what an evaluator beside the training found."""
 PRESSED_S = 1.0
 """Between two checkpoints that a lane asks for."""
 
@@ -72,6 +75,9 @@ class Trainer:
         if latest is not None and saved is not None:
             self._load(latest, saved)
         self.metrics = MetricsLog(run.path, self.turns if latest is not None else None)
+        self._beside = Reader(run.path) if config.judged_beside else None
+        self._told = _told_of(run.path) if self._beside is not None and latest is not None else set()
+        self._looked_at = 0.0
         self.writer = BackgroundWriter(self.store, self._on_saved, self._on_save_error)
 
     @property
@@ -107,6 +113,7 @@ class Trainer:
         self.turns += self.config.turns_an_update
         self._tell(done)
         self._clock()
+        self._take_findings()
         if self.judge.due(self.turns):
             self._evaluate(final=False)
             self._clock()
@@ -118,6 +125,7 @@ class Trainer:
         """Saves the last state; judges it once more when the budget was the reason."""
         self._save(must=True)
         if reason == "budget":
+            self.lane.dismiss()
             self._evaluate(final=True)
             self._save(must=True)
         if self.utilisation is not None:
@@ -229,10 +237,39 @@ class Trainer:
 
     def _evaluate(self, final: bool) -> None:
         self._tell(self.lane.wait())
-        values = self.judge.judge(self.turns, self.seconds, final)
+        try:
+            values = self.judge.judge(self.turns, self.seconds, final)
+        except PlaymillError as error:
+            if not self.spec.foreign:
+                raise
+            # Somebody else's engines may be gone by now; what was trained is not.
+            self.listener.note(f"the policy could not be evaluated: {error}")
+            return
         self.metrics.write(self.turns, values)
         if self.judge.is_best():
             self._save(must=True, best_score=self.judge.score)
+
+    def _take_findings(self) -> None:
+        """What an evaluator beside the training has found meanwhile."""
+        if self._beside is None or self.seconds - self._looked_at < LOOK_S:
+            return
+        self._looked_at = self.seconds
+        for found in self._beside.news():
+            values = self.judge.take(found)
+            if (found.step, found.opponent) not in self._told:
+                self.metrics.write(found.step, values)
+            if self.judge.is_best() and self.judge.score is not None:
+                copy = self.run_folder.path / COPIES / self.store.path(found.step).name
+                self._keep_best(found.step, self.judge.score, copy)
+
+    def _keep_best(self, step: int, score: float, copy: Path) -> None:
+        try:
+            kept = self.store.keep_best(step, score, copy)
+        except (OSError, CheckpointError) as error:
+            self._on_save_error(error)
+            return
+        if not kept:
+            self.listener.note(f"step {step} was the best so far, and is gone; checkpoints.keep is too small")
 
     # Saving
 
@@ -298,6 +335,18 @@ def _figures(done: Done) -> dict[str, float]:
         return dict(done.losses)
     whole = done.utilisation.whole
     return {**done.losses, "matrix_share": whole.matrix_share, "memory_share": whole.memory_share}
+
+
+def _told_of(folder: Path) -> set[tuple[int, str]]:
+    """Steps and opponents whose evaluation is among the metrics; no opponent: the exploitability."""
+    found = set()
+    for row in read_metrics(folder):
+        for name in row:
+            if name == "eval/exploitability":
+                found.add((int(row["step"]), ""))
+            elif name.startswith("eval/") and name.endswith("/win_share"):
+                found.add((int(row["step"]), name.split("/")[1]))
+    return found
 
 
 def _lane(run: RunFolder, saved: Checkpoint | None, ranks: Ranks) -> Lane:

@@ -171,7 +171,9 @@ def _maker(name: str) -> Callable[..., Any]:
     except ModuleNotFoundError as error:
         outer, _, inner = path.rpartition(".")
         if error.name != path or not outer:
-            raise PlaymillError(f"pettingzoo:{name} cannot be imported: {error}") from None
+            family = name.partition("/")[0]
+            hint = f"; try `pip install 'pettingzoo[{family}]'`" if "/" in name else ""
+            raise PlaymillError(f"pettingzoo:{name} cannot be imported: {error}{hint}") from None
         try:
             found = getattr(importlib.import_module(outer), inner)
         except (ModuleNotFoundError, AttributeError):
