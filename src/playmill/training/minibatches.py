@@ -41,11 +41,11 @@ class Minibatches:
         ]
         gained = returns.advantage.flatten()
         advantages = [[gained[part] for part in mine] for mine in parts]
-        if cfg.normalise and returns.weight is None:
-            self._normalise(advantages)
-        elif cfg.normalise:
+        if cfg.normalise and returns.weight is not None:
             weight = returns.weight.flatten()
             self._normalise_weighted(advantages, [[weight[part] for part in mine] for mine in parts])
+        elif cfg.normalise:
+            self._normalise(advantages)
         for i in range(count):
             # As `tensor_split` shares out: the first parts of a shard have a row more.
             whole = int((sizes // count + (i < sizes % count)).sum())
