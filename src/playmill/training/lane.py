@@ -90,8 +90,12 @@ class Lane(Protocol):
     def blobs(self) -> dict[str, bytes]:
         """Everything in flight, by name."""
 
-    def saved(self, turns: int) -> None:
-        """A checkpoint of so many turns is whole: what it holds will not be needed again."""
+    def saved(self, number: int) -> None:
+        """The checkpoint with what call `number` of `blobs` gave, counted from 1, is whole: what it holds
+        will not be needed again. 0: none is yet."""
+
+    def wind_up(self) -> None:
+        """The run is at its end: there will be no more updates. A checkpoint follows."""
 
     def load(
         self, tensors: Mapping[str, Tensor], blobs: Mapping[str, bytes], meta: Mapping[str, Any]
@@ -109,7 +113,10 @@ class Resident:
     def ready(self, _within: float) -> bool:
         return True
 
-    def saved(self, turns: int) -> None:
+    def saved(self, number: int) -> None:
+        pass
+
+    def wind_up(self) -> None:
         pass
 
 

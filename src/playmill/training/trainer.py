@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from playmill.checkpoints import BackgroundWriter, Checkpoint, Store, read, step_of
+from playmill.checkpoints import BackgroundWriter, Checkpoint, Store, read
 from playmill.games import PlaymillError
 from playmill.league.policies import check_schema
 from playmill.policies import Policy
@@ -59,7 +60,9 @@ class Trainer:
         self.utilisation: Utilisation | None = None
         self._stopping: str | None = None
         self._checkpoint: str | None = None
-        self._saved_turns = -1
+        self._saves = self._whole = 0
+        """Checkpoints that were begun, and the newest of them that is whole."""
+        self._failing = False
         self._saved_at = self._begun = self._before = self._told_at = 0.0
 
         self.store = Store(run.checkpoints, config.checkpoints.keep, on_warning=listener.note)
@@ -72,7 +75,7 @@ class Trainer:
         if latest is not None and saved is not None:
             self._load(latest, saved)
         self.metrics = MetricsLog(run.path, self.turns if latest is not None else None)
-        self.writer = BackgroundWriter(self.store, self._on_saved, self._on_save_error)
+        self.writer = BackgroundWriter(self.store, on_error=self._on_save_error)
 
     @property
     def policy(self) -> Policy:
@@ -100,6 +103,9 @@ class Trainer:
         """One update, an evaluation and a checkpoint where they are due; why the run is over, if it is."""
         if not self.lane.ready(WITHIN_S):
             self._clock()
+            # Whoever fills the lane may be waiting for the room that only a checkpoint frees.
+            self._save_when_pressed()
+            self.lane.saved(self._whole)
             return self.finished()
         self._seat_opponents()
         done = self.lane.update(self.updates, self._progress())
@@ -111,11 +117,13 @@ class Trainer:
             self._evaluate(final=False)
             self._clock()
         self._save_when_due()
-        self.lane.saved(self._saved_turns)
+        self.lane.saved(self._whole)
         return self.finished()
 
     def finish(self, reason: str) -> None:
         """Saves the last state; judges it once more when the budget was the reason."""
+        if reason in ("budget", "plateau"):
+            self.lane.wind_up()
         self._save(must=True)
         if reason == "budget":
             self._evaluate(final=True)
@@ -123,7 +131,7 @@ class Trainer:
         if self.utilisation is not None:
             write_utilisation(self.run_folder.path, self.utilisation)
         self.writer.close()
-        self.lane.saved(self._saved_turns)
+        self.lane.saved(self._whole)
         self.metrics.close()
         self.lane.close()
 
@@ -240,9 +248,14 @@ class Trainer:
         every = self.config.checkpoints
         by_count = every.every_updates and self.updates % every.every_updates == 0
         by_time = not every.every_updates and self.seconds - self._saved_at >= every.every_s
-        pressed = self.lane.urgent and self.seconds - self._saved_at >= PRESSED_S
-        if by_count or by_time or pressed:
+        if by_count or by_time:
             self._save(must=bool(by_count))
+        else:
+            self._save_when_pressed()
+
+    def _save_when_pressed(self) -> None:
+        if self.lane.urgent and self.seconds - self._saved_at >= PRESSED_S:
+            self._save(must=False)
 
     def _save(self, must: bool, best_score: float | None = None) -> None:
         self._tell(self.lane.wait())
@@ -266,7 +279,9 @@ class Trainer:
             "judge": self.judge.state(),
         }
         tensors, blobs = self.lane.tensors(), self.lane.blobs()
-        self.writer.submit(self.turns, tensors, meta, blobs, must=must, best_score=best_score)
+        self._saves += 1
+        after = partial(self._on_saved, self._saves)
+        self.writer.submit(self.turns, tensors, meta, blobs, must=must, best_score=best_score, after=after)
 
     def _load(self, path: Path, checkpoint: Checkpoint) -> None:
         meta: dict[str, Any] = checkpoint.meta
@@ -282,14 +297,18 @@ class Trainer:
         self.store.drop_after(self.turns)
         self._checkpoint = path.name
 
-    def _on_saved(self, path: Path) -> None:
-        self._checkpoint = path.name
-        self._saved_turns = max(self._saved_turns, step_of(path))
+    def _on_saved(self, number: int, path: Path) -> None:
+        self._checkpoint, self._whole = path.name, number
+        if self._failing:
+            self._failing = False
+            self.listener.note(f"checkpoints are saved again: {path.name}")
 
     def _on_save_error(self, error: Exception) -> None:
-        self.listener.note(
-            f"the checkpoint could not be saved ({error}); training goes on, the last one stays"
-        )
+        if not self._failing:
+            self.listener.note(
+                f"the checkpoint could not be saved ({error}); training goes on, the last one stays"
+            )
+        self._failing = True
 
 
 def _figures(done: Done) -> dict[str, float]:
