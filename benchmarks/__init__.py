@@ -30,6 +30,7 @@ NAMES = (
     "soak",
     "weights",
     "transport",
+    "chaos",
     "gpu",
     "gpu-strength",
     "generals-gpu",
