@@ -32,6 +32,7 @@ NAMES = (
     "soak",
     "weights",
     "transport",
+    "chaos",
     "gpu",
     "gpu-strength",
     "generals-gpu",

@@ -15,26 +15,29 @@ from playmill.games import PlaymillError
 
 
 class Broker:
-    """Can be killed and started again at the same address; it keeps nothing on the disk."""
+    """Can be killed and started again at the same address; it keeps on the disk what its options say."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, host: str = "127.0.0.1", prefix: tuple[str, ...] = ()) -> None:
+        """`prefix`: put before the command, to start it elsewhere."""
         self.password = secrets.token_hex(16)
-        self.port = free_port()
-        self._folder = folder
+        self.host, self.port = host, free_port()
+        self._folder, self._prefix = folder, prefix
         self._process: subprocess.Popen[str] | None = None
 
     @property
     def url(self) -> str:
-        return f"redis://:{self.password}@127.0.0.1:{self.port}/0"
+        return f"redis://:{self.password}@{self.host}:{self.port}/0"
 
     @property
     def bare_url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0"
+        return f"redis://{self.host}:{self.port}/0"
 
     def start(self, *options: str) -> None:
-        settings = f"port {self.port}\nbind 127.0.0.1\nrequirepass {self.password}\nsave ''\nappendonly no\n"
+        settings = (
+            f"port {self.port}\nbind {self.host}\nrequirepass {self.password}\nsave ''\nappendonly no\n"
+        )
         self._process = subprocess.Popen(
-            ["redis-server", "-", "--dir", self._folder, *options],
+            [*self._prefix, "redis-server", "-", "--dir", self._folder, *options],
             text=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -46,10 +49,14 @@ class Broker:
         self._process.stdin.close()
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline and self._process.poll() is None:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+            with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), 1):
                 return
             time.sleep(0.02)
         raise PlaymillError("redis-server did not start")
+
+    def send_signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def kill(self) -> None:
         if self._process is not None:

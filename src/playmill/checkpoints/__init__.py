@@ -12,7 +12,7 @@ from playmill.checkpoints.folder import (
     write,
 )
 from playmill.checkpoints.lock import lock_folder
-from playmill.checkpoints.store import Store, step_of
+from playmill.checkpoints.store import Store
 
 __all__ = [
     "FORMAT",
@@ -24,7 +24,6 @@ __all__ = [
     "fingerprint",
     "lock_folder",
     "read",
-    "step_of",
     "verify",
     "write",
 ]

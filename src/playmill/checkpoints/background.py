@@ -27,6 +27,7 @@ class _Job:
     must: bool
     pin: bool
     best_score: float | None
+    after: Callable[[Path], None] | None
 
 
 class BackgroundWriter:
@@ -74,8 +75,10 @@ class BackgroundWriter:
         must: bool = False,
         pin: bool = False,
         best_score: float | None = None,
+        after: Callable[[Path], None] | None = None,
     ) -> None:
-        """Copies everything now and returns; the caller may change its tensors at once."""
+        """Copies everything now and returns; the caller may change its tensors at once. `after` is called on
+        the writer's thread when this very checkpoint is whole."""
         job = _Job(
             step,
             {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()},
@@ -84,6 +87,7 @@ class BackgroundWriter:
             must or pin or best_score is not None,
             pin,
             best_score,
+            after,
         )
         with self._changed:
             if self._closed:
@@ -130,6 +134,7 @@ class BackgroundWriter:
             self._tell(self._on_error, error)
         else:
             self._tell(self._on_saved, path)
+            self._tell(job.after, path)
 
     def _tell(self, listener: Callable[[T], None] | None, news: T) -> None:
         """A listener that fails must not end the thread that saves."""

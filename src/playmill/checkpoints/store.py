@@ -28,14 +28,6 @@ class _Marks:
     pins: frozenset[int] = frozenset()
 
 
-def step_of(path: Path) -> int:
-    """The step of a checkpoint's folder."""
-    found = _STEP.fullmatch(path.name)
-    if found is None:
-        raise ValueError(f"{path} is no folder of a checkpoint")
-    return int(found[1])
-
-
 class Store:
     """Folders `step-000000001234` under `root`: the newest `keep`, the best, and the pinned.
 

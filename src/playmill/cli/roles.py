@@ -14,9 +14,9 @@ from typing import Annotated
 import torch
 import tyro
 
-from playmill.checkpoints import Store, read
+from playmill.checkpoints import CheckpointError, Store, read
 from playmill.cli.process import end_with_parent
-from playmill.experience.ledger import Ledger
+from playmill.experience.ledger import Ledger, Proof
 from playmill.games import PlaymillError
 from playmill.training.engine_lane import LEDGER
 from playmill.training.evaluator import Evaluator
@@ -84,6 +84,19 @@ def ledger_command(run: Run, as_json: Annotated[bool, tyro.conf.arg(name="json")
         run: Folder of the run.
         as_json: Print one JSON object instead of a table.
     """
+    proof = prove(run)
+    if as_json:
+        names = ("produced", "trained", "dropped", "in_flight", "lost", "twice")
+        told = {name: proof.total(name) for name in names}
+        print(json.dumps({**told, "reasons": proof.dropped, "holds": proof.holds}))
+    else:
+        print(proof.table())
+    if not proof.holds:
+        raise SystemExit(1)
+
+
+def prove(run: Path) -> Proof:
+    """The proof of a run as it is now; it disturbs nobody who works on it."""
     config = read_config(run)
     if not config.by_engines:
         raise PlaymillError(
@@ -95,23 +108,20 @@ def ledger_command(run: Run, as_json: Annotated[bool, tyro.conf.arg(name="json")
         produced, waiting = receiver.produced(), list(receiver.waiting())
     finally:
         receiver.close()
-    proof = _saved_ledger(run, exchange.run).prove(produced, waiting)
-    if as_json:
-        names = ("produced", "trained", "dropped", "in_flight", "lost", "twice")
-        told = {name: proof.total(name) for name in names}
-        print(json.dumps({**told, "reasons": proof.dropped, "holds": proof.holds}))
-    else:
-        print(proof.table())
-    if not proof.holds:
-        raise SystemExit(1)
+    return _saved_ledger(run, exchange.run).prove(produced, waiting)
 
 
 def _saved_ledger(run: Path, name: str) -> Ledger:
     """Of the newest checkpoint; an empty one before the first."""
-    latest = Store(run / "checkpoints", keep=1).latest()
-    if latest is None:
-        return Ledger(name)
-    return Ledger.from_state(json.loads(read(latest).blobs[LEDGER])["ledger"])
+    store = Store(run / "checkpoints", keep=1)
+    while (latest := store.latest()) is not None:
+        try:
+            return Ledger.from_state(json.loads(read(latest).blobs[LEDGER])["ledger"])
+        except CheckpointError:
+            if store.latest() == latest:
+                raise
+            # A newer one took its place meanwhile.
+    return Ledger(name)
 
 
 def _stopped(parent: int) -> Callable[[], bool]:

@@ -53,6 +53,7 @@ class RedisReceiver:
         self._found: deque[bytes] = deque()
         """Delivered to nobody who still lives."""
         self._claim_at, self._idle = 0.0, 0.0
+        self._length = 0
         self._patience = AGAIN
         self._reply_bytes, self._largest, self._mean = reply_bytes, reply_bytes, 0.0
         # A broker that must not be used is an error at once; one that is away is not.
@@ -72,18 +73,27 @@ class RedisReceiver:
                 out = []
                 # What the broker gave and the wire lost is ours by its books: look for it at once.
                 self._claim_at, self._idle = 0.0, 0.0
-                time.sleep(min(left, self._patience))
-                self._patience = min(2 * self._patience, AT_LAST)
+                self._rest(left)
+            except self._link.redis.ResponseError as error:
+                if not str(error).startswith("MISCONF"):
+                    raise
+                out = []  # a broker whose disk is full takes no command that changes anything
+                self._rest(left)
             if out or time.monotonic() >= end:
                 return out
 
+    def _rest(self, left: float) -> None:
+        time.sleep(min(left, self._patience))
+        self._patience = min(2 * self._patience, AT_LAST)
+
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """Where the broker is away, it hears of it later."""
-        for delivery in deliveries:
-            identity = self._held.pop(delivery.key, None)
-            if identity is not None:
-                self._freed[delivery.key] = identity
-        with contextlib.suppress(*self._link.away):
+        """Where the broker is away or its disk full, it hears of it later."""
+        found = {d.key: self._held.pop(d.key) for d in deliveries if d.key in self._held}
+        if found:
+            held = set(self._held.values())
+            # A name stays where it came twice and the other is still held here.
+            self._freed |= {key: None if name in held else name for key, name in found.items()}
+        with contextlib.suppress(*self._link.away, self._link.redis.ResponseError):
             self._settle()
 
     def refuse(self, delivery: Delivery, reason: str) -> None:
@@ -108,14 +118,17 @@ class RedisReceiver:
         return {str(k, "utf-8", "replace"): int(v) for k, v in self._ask().hgetall(self._refusals).items()}
 
     def backlog(self) -> Backlog:
-        messages = int(self._ask().xlen(self._stream))
+        """As last heard, while the broker is away."""
+        with contextlib.suppress(*self._link.away):
+            self._length = int(self._link.client().xlen(self._stream))
+        messages = self._length
         size = int(messages * self._mean)
         share = max(messages / self._limits.messages, size / self._limits.bytes)
         return Backlog(messages, size, len(self._held), share)
 
     def close(self) -> None:
         """What is not acknowledged comes to the next learner."""
-        with contextlib.suppress(*self._link.away):
+        with contextlib.suppress(*self._link.away, self._link.redis.ResponseError):
             self._settle()
         self._link.close()
 

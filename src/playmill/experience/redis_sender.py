@@ -6,7 +6,6 @@ replies are read when they are there: the actor goes on meanwhile. Batches do no
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -134,6 +133,8 @@ class RedisSender:
         """What the broker does not take within a moment stays on disk for the actor's next process."""
         self.flush(1.0)
         self._keep()
+        for _, item in self._taken:
+            self._forget(item)
         self._hang_up()
         self._dialer.shutdown(wait=False, cancel_futures=True)
         self._spool.close()
@@ -151,6 +152,10 @@ class RedisSender:
     def _accept(self, identity: Identity, message: bytes, size: int) -> bool:
         path = None
         if self.away:
+            if self._collected and not self._keep():
+                return (
+                    False  # on disk before those that precede it, it would leave a gap if this process died
+                )
             try:
                 path = self._spool.put(identity, message)
             except OSError:
@@ -251,11 +256,7 @@ class RedisSender:
             self._refused(wrong)
             return True
         for _ in range(self._flying):
-            item = self._queue.popleft()
-            if item.path is not None:
-                self._spool.remove(item.path)
-            else:
-                self._remember(item)
+            self._remember(self._queue.popleft())
         self._flying = 0
         self._length = int(reply[-1]) if isinstance(reply, list) else 0
         self.away, self._patience = False, AGAIN
@@ -264,18 +265,29 @@ class RedisSender:
     def _remember(self, item: _Item) -> None:
         now = time.monotonic()
         self._taken.append((now, item))
-        self._taken_bytes += item.size
-        while self._taken[0][0] < now - REMEMBERED or self._taken_bytes > REMEMBERED_BYTES:
-            self._taken_bytes -= self._taken.popleft()[1].size
-            if not self._taken:
-                return
+        self._taken_bytes += item.size if item.path is None else 0
+        while self._taken and (self._taken[0][0] < now - REMEMBERED or self._taken_bytes > REMEMBERED_BYTES):
+            self._forget(self._taken.popleft()[1])
+
+    def _forget(self, item: _Item) -> None:
+        if item.path is None:
+            self._taken_bytes -= item.size
+        else:
+            self._spool.remove(item.path)
 
     def _remind(self, mark: int) -> None:
         """Whatever a broker forgot that came back goes first, so that no mark ever stands above a gap."""
-        forgotten = [item for _, item in self._taken if item.identity.sequence >= mark]
+        epoch = self._of[2]
+        forgotten = []
+        while self._taken:
+            item = self._taken.popleft()[1]
+            # Of earlier processes no mark was asked for: what they left is sent again, and known by its name.
+            if item.identity.epoch != epoch or item.identity.sequence >= mark:
+                forgotten.append(item)
+            else:
+                self._forget(item)
         self._queue.extendleft(reversed(forgotten))
-        self._collected += sum(item.size for item in forgotten)
-        self._taken.clear()
+        self._collected += sum(item.size for item in forgotten if item.path is None)
         self._taken_bytes = 0
 
     def _refused(self, error: Exception) -> None:
@@ -310,15 +322,18 @@ class RedisSender:
         self._keep()
         self._later()
 
-    def _keep(self) -> None:
-        """To disk with all that is not there yet; what finds no place stays in memory."""
-        with contextlib.suppress(OSError):
+    def _keep(self) -> bool:
+        """To disk with all that is not there yet, in order. False: the disk is full, the rest stays in memory."""
+        try:
             for i, item in enumerate(self._queue):
                 if item.message is not None:
                     path = self._spool.put(item.identity, item.message, more=True)
                     self._queue[i] = item._replace(message=None, path=path)
                     self._collected -= item.size
             self._spool.sync()
+        except OSError:
+            return False
+        return True
 
     def _forget_flight(self) -> None:
         flying = [self._queue[i] for i in range(self._flying)]

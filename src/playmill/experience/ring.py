@@ -3,9 +3,11 @@ empties all of them. Messages are copied once, into the ring; what is delivered 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
+import shutil
 import stat
 import time
 from collections import deque
@@ -28,10 +30,14 @@ LOOK = 0.05
 """Seconds between two looks for new rings."""
 
 
+def rings_root(root: Path = Path("/dev/shm")) -> Path:
+    """Where the runs of this user have their rings: in memory, in a folder each."""
+    return root / f"playmill-{os.getuid()}"
+
+
 def ring_folder(run: str, root: Path = Path("/dev/shm")) -> Path:
-    """Where the rings of a run lie: in memory, in a folder that is this user's alone."""
-    own = root / f"playmill-{os.getuid()}"
-    return _private(_private(own) / check_run(run))
+    """The folder of a run, made where there is none; it is this user's alone."""
+    return _private(_private(rings_root(root)) / check_run(run))
 
 
 def _private(folder: Path) -> Path:
@@ -180,10 +186,11 @@ class _Reading:
 
 class RingReceiver:
     """The learner's end. Actors come and go: every ring in the folder is read, and removed when its writer
-    is dead and everything in it acknowledged. With `look` it changes nothing, and cannot receive."""
+    is dead and everything in it acknowledged. With `look` it changes nothing, not even where there is no
+    folder, and cannot receive."""
 
     def __init__(self, folder: Path, run: str, *, look: bool = False) -> None:
-        self.folder = _private(folder)
+        self.folder = folder if look else _private(folder)
         self.run = check_run(run)
         self.dead_letters = DeadLetters(folder / "dead")
         self.broken: dict[str, str] = {}
@@ -230,7 +237,9 @@ class RingReceiver:
                 reading.acknowledge(sequence)
 
     def refuse(self, delivery: Delivery, reason: str) -> None:
-        self.dead_letters.put(delivery.identity, delivery.message, reason)
+        # Dead letters are for a look; where there is no room for one, no experience is lost by it.
+        with contextlib.suppress(OSError):
+            self.dead_letters.put(delivery.identity, delivery.message, reason)
 
     def produced(self) -> dict[tuple[int, int], int]:
         self._find(now=True)
@@ -254,6 +263,12 @@ class RingReceiver:
             used += head - acked
             share = max(share, (head - acked) / reading.ring.capacity)
         return Backlog(messages, used, delivered, share)
+
+    def remove(self) -> None:
+        """Removes the folder, unless something in it waits to be read, or to be looked at by a person."""
+        self._find(now=True)
+        if not self._rings and not self.broken and not self.dead_letters.count:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def close(self) -> None:
         for reading in self._rings.values():
@@ -280,7 +295,7 @@ class RingReceiver:
         self._next_look = time.monotonic() + LOOK
         if self._lock is not None:
             self._remove_exhausted()
-        for name in sorted(path.name for path in self.folder.iterdir()):
+        for name in sorted(path.name for path in self.folder.glob("*.ring")):
             if NAME.fullmatch(name) is None or name in self._rings or name in self.broken:
                 continue
             try:

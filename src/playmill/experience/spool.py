@@ -5,11 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import time
 from pathlib import Path
 
 from playmill.experience.segment import Identity
 from playmill.games import PlaymillError
 
+PATIENCE = 15.0
 NAME = re.compile(r"(\d{20})-(\d{20})\.segment", re.ASCII)
 
 
@@ -17,20 +19,31 @@ class Spool:
     """What it holds outlives the process; the actor's next one finds it. A file has its name when it is whole
     and on disk."""
 
-    def __init__(self, folder: Path, run: str, actor: int, most_bytes: int) -> None:
+    def __init__(
+        self, folder: Path, run: str, actor: int, most_bytes: int, patience: float = PATIENCE
+    ) -> None:
+        """Waits so many seconds for a predecessor that is about to end."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder = folder
         self._of = (run, actor)
         self._most_bytes = most_bytes
         self._lock = (folder / "lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._lock.close()
-            raise PlaymillError(f"{folder} is in use: every actor needs a spool of its own") from None
+        until = time.monotonic() + patience
+        while not self._locked():
+            if time.monotonic() > until:
+                self._lock.close()
+                raise PlaymillError(f"{folder} is in use: every actor needs a spool of its own")
+            time.sleep(0.05)
         for half in folder.glob("*.tmp"):
             half.unlink()
         self.bytes = sum(path.stat().st_size for _, path in self.found())
+
+    def _locked(self) -> bool:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def found(self) -> list[tuple[Identity, Path]]:
         """What is there, oldest first."""

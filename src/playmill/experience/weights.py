@@ -33,6 +33,10 @@ class WeightsError(PlaymillError):
     """Weights that cannot be published or fetched now; the message says why."""
 
 
+class WeightsAway(WeightsError):
+    """The place of the weights cannot be reached now."""
+
+
 class NoWeights(WeightsError):
     """Nothing was published there yet."""
 

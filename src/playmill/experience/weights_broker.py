@@ -8,7 +8,7 @@ import ipaddress
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from playmill.experience.weights import WeightsError
+from playmill.experience.weights import WeightsAway, WeightsError
 
 TIMEOUT = 10.0
 
@@ -85,7 +85,7 @@ class Told(contextlib.AbstractContextManager[None]):
         if isinstance(error, self._redis.AuthenticationError):
             text = f"Redis refuses the password ({error}); give the one that requirepass sets there"
         elif isinstance(error, self._redis.ConnectionError | self._redis.TimeoutError):
-            text = f"Redis is away ({error}); is it running?"
+            raise WeightsAway(f"Redis is away ({error}); is it running?") from error
         else:
             text = f"Redis refuses: {error}"
         raise WeightsError(text) from error

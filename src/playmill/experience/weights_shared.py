@@ -64,6 +64,13 @@ def shared_path(run: str, folder: Path = Path("/dev/shm")) -> Path:
     return folder / f"playmill-{os.geteuid()}-{run_name(run)}.weights"
 
 
+def remove_shared(path: Path) -> None:
+    """Removes a run's weights, once it is over; nobody may publish there."""
+    for place in (path, path.with_name(f"{path.name}.lock")):
+        with contextlib.suppress(OSError):
+            place.unlink(missing_ok=True)
+
+
 class _Memory:
     """A mapped file of weights; the views are let go before the map."""
 

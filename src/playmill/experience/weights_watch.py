@@ -24,6 +24,8 @@ EVERY = 0.002
 """Seconds between two looks for a newer version."""
 PAUSE = 0.5
 """Seconds until what failed is tried again."""
+STOPPED_S = 0.1
+"""Seconds between two looks whether to stop waiting."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -128,14 +130,15 @@ class WeightsWatch(_Loop):
         self._taken += 1
         return ready.blob.version, ready.tensors
 
-    def first(self, within: float) -> tuple[int, Tensors]:
-        """Waits for the first version."""
+    def first(self, within: float, stopped: Callable[[], bool] = lambda: False) -> tuple[int, Tensors]:
+        """Waits for the first version, unless it is told to stop."""
         deadline = time.monotonic() + within
         while (found := self.take()) is None:
             left = deadline - time.monotonic()
-            if left <= 0 or not self._came.wait(left):
+            if left <= 0 or stopped():
                 text = self.problem or "is the learner running?"
                 raise WeightsError(f"no weights came within {within:g} s: {text}")
+            self._came.wait(min(left, STOPPED_S))
         return found
 
     def stats(self) -> WatchStats:

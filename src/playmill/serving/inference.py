@@ -106,6 +106,7 @@ class InferenceServer:
             self._listener.close()
             raise PlaymillError(f"cannot listen at {path}: {error}; name another folder") from None
         path.chmod(0o600)
+        self._inode = path.stat().st_ino
         self._listener.listen(64)
         self._selector.register(self._listener, selectors.EVENT_READ)
 
@@ -142,7 +143,9 @@ class InferenceServer:
             self._drop(actor)
         self._selector.close()
         self._listener.close()
-        self.path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            if self.path.stat().st_ino == self._inode:  # else it is a successor's
+                self.path.unlink()
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()

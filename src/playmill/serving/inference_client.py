@@ -6,6 +6,7 @@ import mmap
 import os
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,17 @@ from playmill.serving.inference import ASKED, GREETING, POLICY, REPLY, UNKNOWN_D
 class SharedAnswers:
     """Answers of the process behind `path`. If it dies, its successor is waited for."""
 
-    def __init__(self, path: Path, spec: GameSpec, most: int, patience_s: float = 60.0) -> None:
-        """`most`: rows asked at once."""
+    def __init__(
+        self,
+        path: Path,
+        spec: GameSpec,
+        most: int,
+        patience_s: float = 60.0,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`most`: rows asked at once. Who is told to stop waits for no successor."""
         self.path, self.spec, self.most, self.patience_s = path, spec, most, patience_s
+        self._stopped = stopped
         self.past = 0
         """Past policies that can be asked, as of the last answer."""
         self._connection, self._rows = self._connect()
@@ -68,7 +77,7 @@ class SharedAnswers:
                 return connection, self._greet(connection)
             except OSError as error:
                 connection.close()
-                if time.monotonic() > deadline:
+                if self._stopped() or time.monotonic() > deadline:
                     raise PlaymillError(f"no policy answers at {self.path} ({error})") from None
             time.sleep(pause)
             pause = min(2 * pause, 0.5)

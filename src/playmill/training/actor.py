@@ -78,12 +78,13 @@ class Actor:
 
     def step(self) -> int:
         """One batch: what is ready is taken in, answered and sent on its way; its rows."""
+        if not self._has_room():
+            return 0
         self._renew()
         began = time.perf_counter()
         rows = self.pool.turns(self.pace.size, self.pace.wait_s)
         self._take_in(rows)
-        if not self._hand_over(SEND_WITHIN):
-            self._wait_for_room()
+        self._hand_over(0.0)
         if not len(rows.slot):
             return 0
         ready = time.perf_counter()
@@ -123,12 +124,14 @@ class Actor:
             self.counts.segments += 1
         return True
 
-    def _wait_for_room(self) -> None:
-        """The channel is full. As long as few segments wait here play goes on; then it pauses."""
+    def _has_room(self) -> bool:
+        """As long as few segments wait here for a full channel play goes on; then it pauses, however long."""
+        if len(self._unsent) <= self.pool.slots:
+            return True
         began = time.perf_counter()
-        if len(self._unsent) > self.pool.slots:
-            self._hand_over(10 * SEND_WITHIN)
+        self._hand_over(SEND_WITHIN)
         self.counts.held_up_s += time.perf_counter() - began
+        return len(self._unsent) <= self.pool.slots
 
     def _renew(self) -> None:
         """New weights, and new opponents, between two batches."""

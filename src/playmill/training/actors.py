@@ -18,6 +18,8 @@ from playmill.training.config import Train
 PATIENCE_S = 10.0
 """For actors to hand over what they have, when the run ends."""
 LOG_BYTES = 1 << 20
+YOUNG_S, REFUSALS_MOST = 30.0, 5
+"""Who ends within so many seconds with an error of ours, more often than that in a row, will not start."""
 
 
 class ActorCrew:
@@ -43,11 +45,14 @@ class ActorCrew:
             member.look_after()
 
     def close(self) -> None:
-        for member in self.members:
-            member.ask_to_end()
+        """Actors first: they need the policy to the last."""
         until = time.monotonic() + PATIENCE_S
-        for member in self.members:
-            member.end(until)
+        policies = [member for member in self.members if member.name == "policy"]
+        for some in ([member for member in self.members if member not in policies], policies):
+            for member in some:
+                member.ask_to_end()
+            for member in some:
+                member.end(until)
 
 
 class _Member:
@@ -56,6 +61,8 @@ class _Member:
     def __init__(self, name: str, folder: Path, supervision: Supervision, seed: int) -> None:
         self.name, self.folder, self.supervision = name, folder, supervision
         self.starts = 0
+        self._refusals = 0
+        """Starts in a row that ended at once with an error of ours."""
         self._backoff = Backoff(supervision, seed)
         self._process: subprocess.Popen[bytes] | None = None
         self._begun = self._not_before = 0.0
@@ -66,12 +73,9 @@ class _Member:
             code = self._process.poll()
             if code is None:
                 return
-            if (
-                code == 2
-                and self.name != "evaluator"
-                and now - self._begun < self.supervision.start_timeout
-                and self.starts > 3
-            ):
+            refused = code == 2 and self.name != "evaluator" and now - self._begun < YOUNG_S
+            self._refusals = self._refusals + 1 if refused else 0
+            if self._refusals > REFUSALS_MOST:
                 raise PlaymillError(f"{self.name} does not start: {self._last_words()}")
             self._process = None
             if now - self._begun > self.supervision.healthy_after:
@@ -111,8 +115,11 @@ class _Member:
     def _log(self) -> IO[bytes]:
         """Its log, begun anew when it is long."""
         file = self._log_file
-        long = file.exists() and file.stat().st_size > LOG_BYTES
-        return file.open("wb" if long else "ab")
+        try:
+            long = file.exists() and file.stat().st_size > LOG_BYTES
+            return file.open("wb" if long else "ab")
+        except OSError:  # a full disk is no reason not to play
+            return Path(os.devnull).open("ab")
 
     def _last_words(self) -> str:
         try:

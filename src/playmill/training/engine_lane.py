@@ -10,6 +10,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,10 @@ from playmill.training.shards import Shards
 LEDGER = "ledger.json"
 PRESSED = 0.5
 """Share of the channel's room from which on a checkpoint is due: it frees room."""
+STARVED_S = 5.0
+"""After so long without a segment a checkpoint is due as well: the broker may be full of what it frees."""
+LATE_S, LATE_AT_ONCE = 5.0, 1024
+"""The most seconds that are spent on what is still under way when the run ends, and segments at once."""
 COLUMNS = [field.name for field in dataclasses.fields(Rollout)]
 
 
@@ -57,15 +62,23 @@ class EngineLane:
         self.reused = Reused(config.replay, self.rollout, fresh, config.seed) if config.replay.share else None
         self.exchange = Exchange(config, run_id(folder), folder)
         self.ledger = Ledger(self.exchange.run)
-        self.receiver = self.exchange.receiver()
-        self.publisher, self.past_publisher = self.exchange.publisher(), self.exchange.publisher("past")
+        with ExitStack() as stack:
+            stack.callback(self.shards.close)
+            self.publisher = stack.enter_context(closing(self.exchange.publisher()))
+            self.past_publisher = stack.enter_context(closing(self.exchange.publisher("past")))
+            self.receiver = stack.enter_context(closing(self.exchange.receiver()))
+            self._open = stack.pop_all()
         self.version = 0
         """Of the weights that were published last."""
         self._past: list[Policy] = []
         self._batch: dict[Identity, tuple[Delivery, Segment]] = {}
         self._spent: list[Delivery] = []
-        self._saving: list[tuple[int, list[Delivery]]] = []
-        self._turns = 0
+        """Those of the ledger, not acknowledged."""
+        self._saving: dict[int, list[Delivery]] = {}
+        """Those that wait for a checkpoint under way, by its number."""
+        self._saves = 0
+        self._over = False
+        self._came_at = time.monotonic()
         self._waited = 0.0
         self._actors: ActorCrew | None = None
         self._folder = folder
@@ -81,19 +94,22 @@ class EngineLane:
     @property
     def urgent(self) -> bool:
         """Whether the channel fills up with what only a checkpoint can free."""
-        return bool(self._spent) and self.receiver.backlog().share > PRESSED
+        if not self._spent:
+            return False
+        return time.monotonic() - self._came_at > STARVED_S or self.receiver.backlog().share > PRESSED
 
     def ready(self, within: float) -> bool:
         """Takes in what has come; whether there is enough for an update."""
         if self._actors is None:
             self._publish()
             self._publish_past()
-            self._actors = ActorCrew(self.config, self._folder)
+            self._actors = self._open.enter_context(closing(ActorCrew(self.config, self._folder)))
         self._actors.look_after()
         began = time.perf_counter()
         wanted = self.config.actors.segments - len(self._batch)
         while wanted and (left := began + within - time.perf_counter()) > 0:
             for delivery in self.receiver.receive(wanted, left):
+                self._came_at = time.monotonic()
                 self._take(delivery)
             wanted = self.config.actors.segments - len(self._batch)
         self._waited += time.perf_counter() - began
@@ -108,7 +124,6 @@ class EngineLane:
         self._batch.clear()
         learnt = time.perf_counter()
         self._publish()
-        self._turns = (number + 1) * self.config.turns_an_update
         phases = {"waiting": self._waited, "update": learnt - began, "weights": time.perf_counter() - learnt}
         self._waited = 0.0
         games = int(self._fresh.over.sum())
@@ -156,16 +171,31 @@ class EngineLane:
         return {**self.aged.tensors(), **past_tensors(self.past)}
 
     def blobs(self) -> dict[str, bytes]:
-        self._saving.append((self._turns, self._spent))
-        self._spent = []
+        self._saves += 1
+        self._saving[self._saves], self._spent = self._spent, []
         state = {"version": self.version, "ledger": self.ledger.state()}
         return {LEDGER: json.dumps(state).encode()}
 
-    def saved(self, turns: int) -> None:
-        """What was saved at so many turns is safe: its segments are acknowledged."""
-        for entry in [entry for entry in self._saving if entry[0] <= turns]:
-            self.receiver.acknowledge(entry[1])
-            self._saving.remove(entry)
+    def saved(self, number: int) -> None:
+        """Later ledgers hold what earlier ones did: all up to that checkpoint's is acknowledged."""
+        for done in [waiting for waiting in self._saving if waiting <= number]:
+            self.receiver.acknowledge(self._saving.pop(done))
+
+    def wind_up(self) -> None:
+        """Ends the actors. What they had handed over, and nobody will train, is dropped as `late`."""
+        if self._actors is not None:
+            self._actors.close()
+        for delivery, _ in self._batch.values():
+            self._drop(delivery, "late")
+        self._batch.clear()
+        until = time.monotonic() + LATE_S
+        while time.monotonic() < until and (late := self.receiver.receive(LATE_AT_ONCE, LATE_S / 10)):
+            for delivery in late:
+                if self.ledger.seen(delivery.identity):
+                    self._spent.append(delivery.spent())
+                else:
+                    self._drop(delivery, "late")
+        self._over = True
 
     def load(
         self, tensors: Mapping[str, Tensor], blobs: Mapping[str, bytes], meta: Mapping[str, Any]
@@ -181,19 +211,12 @@ class EngineLane:
                 f"the checkpoint's ledger is of the run {self.ledger.run}, and this folder's id is "
                 f"{self.exchange.run}; copy a run with its file `id`"
             )
-        self._turns = meta["turns"]
-
-    def dismiss(self) -> None:
-        if self._actors is not None:
-            self._actors.close()
-            self._actors = None
 
     def close(self) -> None:
-        self.dismiss()
-        self.receiver.close()
-        self.publisher.close()
-        self.past_publisher.close()
-        self.shards.close()
+        """What lies in memory stays for the run's next process, unless the run is over and all is settled."""
+        self._open.close()
+        if self._over and not self._saving and not self._spent:
+            self.exchange.clear()
 
     def _take(self, delivery: Delivery) -> None:
         """A delivery goes into the batch, or into the ledger as dropped; known ones are only acknowledged."""

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
+import time
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import TypeVar
 
 from playmill.experience.channel import Receiver, Sender
 from playmill.experience.redis_receiver import RedisReceiver
 from playmill.experience.redis_sender import RedisSender
-from playmill.experience.ring import RingReceiver, RingSender, ring_folder
+from playmill.experience.ring import RingReceiver, RingSender, ring_folder, rings_root
 from playmill.experience.segment import SegmentShape, check_run
-from playmill.experience.weights import Follower, Publisher
+from playmill.experience.weights import Follower, Publisher, WeightsAway
 from playmill.experience.weights_later import LaterPublisher
 from playmill.experience.weights_open import open_follower, open_publisher
-from playmill.experience.weights_shared import SharedFollower, shared_path
+from playmill.experience.weights_shared import SharedFollower, remove_shared, shared_path
 from playmill.experience.weights_watch import Relay, WeightsWatch
 from playmill.training.config import Train
 
 ID_FILE = "id"
+OWNER = "run"
+"""In a run's folder in memory: where the run is."""
+PATIENCE_S = 60.0
+"""For a broker that is away when a process starts."""
 PASSWORD = "PLAYMILL_REDIS_PASSWORD"
 """Where the broker's password is looked for, if it is not in the address."""
 
@@ -44,14 +52,24 @@ def run_id(path: Path) -> str:
     return check_run(file.read_text().strip())
 
 
+T = TypeVar("T")
+
+
 class Exchange:
     """The places of one run, as its config names them."""
 
     def __init__(self, config: Train, run: str, folder: Path) -> None:
         """`folder`: of the run; what must outlive a machine's memory is kept there."""
         self.config, self.run, self.folder = config, check_run(run), folder
-        self.local = ring_folder(run)
-        """In memory, this user's alone: rings, sockets."""
+
+    @property
+    def local(self) -> Path:
+        """In memory, this user's alone: rings, sockets. Made where there is none; it says whose it is."""
+        folder = ring_folder(self.run)
+        owner = folder / OWNER
+        if not owner.exists():
+            owner.write_text(f"{self.folder.resolve()}\n")
+        return folder
 
     @property
     def shape(self) -> SegmentShape:
@@ -75,28 +93,77 @@ class Exchange:
         """`look`: without taking anything, for the ledger."""
         actors = self.config.actors
         if actors.channel == "shared":
-            return RingReceiver(self.local, self.run, look=look)
+            return RingReceiver(rings_root() / self.run if look else self.local, self.run, look=look)
         return RedisReceiver(actors.channel, self.run, password=_password())
 
     def publisher(self, what: str = "policy") -> Publisher:
         """Of the policy in training, or of the `past` ones."""
         where = self.config.actors.weights_at
-        made = open_publisher(where, self._name(what), password=_password())
-        return made if where.startswith("shared") else LaterPublisher(made)
+        name, password = self._name(what), _password()
+        if where.startswith("shared"):
+            return open_publisher(where, name, password=password)
+        return patiently(lambda: LaterPublisher(open_publisher(where, name, password=password)))
 
-    def watch(self, stack: ExitStack, what: str = "policy") -> WeightsWatch:
+    def watch(
+        self, stack: ExitStack, what: str = "policy", stopped: Callable[[], bool] = lambda: False
+    ) -> WeightsWatch:
         """Follows the policy in training, or the `past` ones, until the stack is left. What comes from afar
         is brought to this host once, for all its actors."""
-        where, name = self.config.actors.weights_at, self._name(what)
-        follower: Follower = open_follower(where, name, password=_password())
+        where, name, password = self.config.actors.weights_at, self._name(what), _password()
+        follower: Follower = patiently(lambda: open_follower(where, name, password=password), stopped)
         if not where.startswith("shared"):
             here = shared_path(f"{name}-here")
             stack.enter_context(closing(Relay(follower, here)))
             follower = SharedFollower(here)
         return stack.enter_context(closing(WeightsWatch(follower)))
 
+    def any_past(self) -> bool:
+        """Whether past policies were ever published."""
+        where, name, password = self.config.actors.weights_at, self._name("past"), _password()
+        with closing(patiently(lambda: open_follower(where, name, password=password))) as follower:
+            return follower.newest() > 0
+
+    def clear(self) -> None:
+        """Removes what a run that is over has in this machine's memory, where nothing in it waits."""
+        if self.config.actors.channel == "shared":
+            with closing(RingReceiver(self.local, self.run)) as rings:
+                rings.remove()
+        elif (folder := rings_root() / self.run).is_dir():
+            (folder / OWNER).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        if self.config.actors.weights_at == "shared":
+            for what in ("policy", "past"):
+                remove_shared(shared_path(self._name(what)))
+
     def _name(self, what: str) -> str:
         return self.run if what == "policy" else check_run(f"{self.run}-{what}"[:64])
+
+
+def patiently(make: Callable[[], T], stopped: Callable[[], bool] = lambda: False) -> T:
+    """What `make` makes. A broker that is away may be about to come back: it is tried again for a while."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return make()
+        except WeightsAway:
+            if stopped() or time.monotonic() > until:
+                raise
+        time.sleep(0.2)
+
+
+def left_behind() -> list[Path]:
+    """Folders in this machine's memory whose runs are gone: killed, and then deleted or moved."""
+    found = []
+    for folder in sorted(rings_root().glob("*")):
+        try:
+            run = Path((folder / OWNER).read_text().strip())
+            gone = (run / ID_FILE).read_text().strip() != folder.name
+        except OSError:
+            gone = (folder / OWNER).exists()
+        if gone:
+            found.append(folder)
+    return found
 
 
 def _password() -> str | None:

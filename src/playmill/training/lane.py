@@ -90,16 +90,17 @@ class Lane(Protocol):
     def blobs(self) -> dict[str, bytes]:
         """Everything in flight, by name."""
 
-    def saved(self, turns: int) -> None:
-        """A checkpoint of so many turns is whole: what it holds will not be needed again."""
+    def saved(self, number: int) -> None:
+        """The checkpoint with what call `number` of `blobs` gave, counted from 1, is whole: what it holds
+        will not be needed again. 0: none is yet."""
+
+    def wind_up(self) -> None:
+        """The run is at its end: there will be no more updates. A checkpoint follows."""
 
     def load(
         self, tensors: Mapping[str, Tensor], blobs: Mapping[str, bytes], meta: Mapping[str, Any]
     ) -> None:
         """Back to what `tensors` and `blobs` returned."""
-
-    def dismiss(self) -> None:
-        """No update follows: whoever plays for it may stop."""
 
     def close(self) -> None: ...
 
@@ -112,10 +113,10 @@ class Resident:
     def ready(self, _within: float) -> bool:
         return True
 
-    def saved(self, turns: int) -> None:
+    def saved(self, number: int) -> None:
         pass
 
-    def dismiss(self) -> None:
+    def wind_up(self) -> None:
         pass
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -28,19 +29,19 @@ def play(folder: Path, number: int, stopped: Callable[[], bool]) -> Actor:
     config = read_config(folder)
     settings, spec = config.actors, config.spec
     exchange = Exchange(config, run_id(folder), folder)
-    epoch = time.time_ns() // 1_000_000  # later processes of an actor have later ones
+    epoch = new_epoch()
     with ExitStack() as stack:
         sender = stack.enter_context(closing(exchange.sender(number, epoch)))
         seed = epoch + number
         weights = past = None
         answers: PolicyTable | SharedAnswers
         if settings.inference == "process":
-            answers = SharedAnswers(exchange.policy_socket, spec, settings.slots)
+            answers = SharedAnswers(exchange.policy_socket, spec, settings.slots, stopped=stopped)
         else:
             answers = PolicyTable(spec, config.network, seed)
-            weights = exchange.watch(stack)
-            past = exchange.watch(stack, "past")
-            answers.load(*weights.first(FIRST_WEIGHTS_S))
+            weights = exchange.watch(stack, stopped=stopped)
+            past = exchange.watch(stack, "past", stopped)
+            answers.load(*weights.first(FIRST_WEIGHTS_S, stopped))
         stack.enter_context(closing(answers))
         pool = stack.enter_context(
             RemotePool(
@@ -61,16 +62,24 @@ def play(folder: Path, number: int, stopped: Callable[[], bool]) -> Actor:
         return actor
 
 
+def new_epoch() -> int:
+    """Later processes of an actor have later ones; a random part tells them apart if a clock was set back."""
+    return (time.time_ns() // 1_000_000) << 20 | secrets.randbits(20)
+
+
 def answer(folder: Path, stopped: Callable[[], bool]) -> None:
     """The policy of the run in `folder`, for all actors of this machine."""
     torch.set_num_threads(1)
     config = read_config(folder)
     exchange = Exchange(config, run_id(folder), folder)
     with ExitStack() as stack:
-        weights = exchange.watch(stack)
-        past = exchange.watch(stack, "past")
+        weights = exchange.watch(stack, stopped=stopped)
+        any_past = exchange.any_past()
+        past = exchange.watch(stack, "past", stopped)
         table = PolicyTable(config.spec, config.network, time.time_ns())
-        table.load(*weights.first(FIRST_WEIGHTS_S))
+        table.load(*weights.first(FIRST_WEIGHTS_S, stopped))
+        if any_past:  # actors ask for those that its predecessor had
+            table.load_past(past.first(FIRST_WEIGHTS_S, stopped)[1])
         server = stack.enter_context(
             closing(InferenceServer(table, exchange.policy_socket, config.actors.batching))
         )

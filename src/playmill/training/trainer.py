@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from playmill.checkpoints import BackgroundWriter, Checkpoint, CheckpointError, Store, read, step_of
+from playmill.checkpoints import BackgroundWriter, Checkpoint, CheckpointError, Store, read
 from playmill.games import PlaymillError
 from playmill.league.policies import check_schema
 from playmill.policies import Policy
@@ -62,7 +63,9 @@ class Trainer:
         self.utilisation: Utilisation | None = None
         self._stopping: str | None = None
         self._checkpoint: str | None = None
-        self._saved_turns = -1
+        self._saves = self._whole = 0
+        """Checkpoints that were begun, and the newest of them that is whole."""
+        self._failing = False
         self._saved_at = self._begun = self._before = self._told_at = 0.0
 
         self.store = Store(run.checkpoints, config.checkpoints.keep, on_warning=listener.note)
@@ -78,7 +81,7 @@ class Trainer:
         self._beside = Reader(run.path) if config.judged_beside else None
         self._told = _told_of(run.path) if self._beside is not None and latest is not None else set()
         self._looked_at = 0.0
-        self.writer = BackgroundWriter(self.store, self._on_saved, self._on_save_error)
+        self.writer = BackgroundWriter(self.store, on_error=self._on_save_error)
 
     @property
     def policy(self) -> Policy:
@@ -106,6 +109,9 @@ class Trainer:
         """One update, an evaluation and a checkpoint where they are due; why the run is over, if it is."""
         if not self.lane.ready(WITHIN_S):
             self._clock()
+            # Whoever fills the lane may be waiting for the room that only a checkpoint frees.
+            self._save_when_pressed()
+            self.lane.saved(self._whole)
             return self.finished()
         self._seat_opponents()
         done = self.lane.update(self.updates, self._progress())
@@ -118,20 +124,21 @@ class Trainer:
             self._evaluate(final=False)
             self._clock()
         self._save_when_due()
-        self.lane.saved(self._saved_turns)
+        self.lane.saved(self._whole)
         return self.finished()
 
     def finish(self, reason: str) -> None:
         """Saves the last state; judges it once more when the budget was the reason."""
+        if reason in ("budget", "plateau"):
+            self.lane.wind_up()
         self._save(must=True)
         if reason == "budget":
-            self.lane.dismiss()
             self._evaluate(final=True)
             self._save(must=True)
         if self.utilisation is not None:
             write_utilisation(self.run_folder.path, self.utilisation)
         self.writer.close()
-        self.lane.saved(self._saved_turns)
+        self.lane.saved(self._whole)
         self.metrics.close()
         self.lane.close()
 
@@ -277,9 +284,14 @@ class Trainer:
         every = self.config.checkpoints
         by_count = every.every_updates and self.updates % every.every_updates == 0
         by_time = not every.every_updates and self.seconds - self._saved_at >= every.every_s
-        pressed = self.lane.urgent and self.seconds - self._saved_at >= PRESSED_S
-        if by_count or by_time or pressed:
+        if by_count or by_time:
             self._save(must=bool(by_count))
+        else:
+            self._save_when_pressed()
+
+    def _save_when_pressed(self) -> None:
+        if self.lane.urgent and self.seconds - self._saved_at >= PRESSED_S:
+            self._save(must=False)
 
     def _save(self, must: bool, best_score: float | None = None) -> None:
         self._tell(self.lane.wait())
@@ -303,7 +315,9 @@ class Trainer:
             "judge": self.judge.state(),
         }
         tensors, blobs = self.lane.tensors(), self.lane.blobs()
-        self.writer.submit(self.turns, tensors, meta, blobs, must=must, best_score=best_score)
+        self._saves += 1
+        after = partial(self._on_saved, self._saves)
+        self.writer.submit(self.turns, tensors, meta, blobs, must=must, best_score=best_score, after=after)
 
     def _load(self, path: Path, checkpoint: Checkpoint) -> None:
         meta: dict[str, Any] = checkpoint.meta
@@ -319,14 +333,18 @@ class Trainer:
         self.store.drop_after(self.turns)
         self._checkpoint = path.name
 
-    def _on_saved(self, path: Path) -> None:
-        self._checkpoint = path.name
-        self._saved_turns = max(self._saved_turns, step_of(path))
+    def _on_saved(self, number: int, path: Path) -> None:
+        self._checkpoint, self._whole = path.name, number
+        if self._failing:
+            self._failing = False
+            self.listener.note(f"checkpoints are saved again: {path.name}")
 
     def _on_save_error(self, error: Exception) -> None:
-        self.listener.note(
-            f"the checkpoint could not be saved ({error}); training goes on, the last one stays"
-        )
+        if not self._failing:
+            self.listener.note(
+                f"the checkpoint could not be saved ({error}); training goes on, the last one stays"
+            )
+        self._failing = True
 
 
 def _figures(done: Done) -> dict[str, float]:
