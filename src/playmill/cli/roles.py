@@ -36,7 +36,7 @@ def actor_command(run: Run, number: int = 0, parent: int = 0) -> None:
         raise PlaymillError(f"{run} is played in the learner's process; it has no actors")
     if number < 0:
         raise PlaymillError(f"--number must be 0 or more, got {number}")
-    done = play(run, number, _stopped(parent)).counts
+    done = play(run, number, stopped_by_signal(parent)).counts
     print(f"{done.turns:,} turns, {done.games:,} games, {done.segments:,} segments handed over")
 
 
@@ -47,7 +47,7 @@ def policy_command(run: Run, parent: int = 0) -> None:
         run: Folder of the run.
         parent: Ends with that process.
     """
-    answer(run, _stopped(parent))
+    answer(run, stopped_by_signal(parent))
 
 
 def ledger_command(run: Run, as_json: Annotated[bool, tyro.conf.arg(name="json")] = False) -> None:
@@ -87,7 +87,7 @@ def _saved_ledger(run: Path, name: str) -> Ledger:
     return Ledger.from_state(json.loads(read(latest).blobs[LEDGER])["ledger"])
 
 
-def _stopped(parent: int) -> Callable[[], bool]:
+def stopped_by_signal(parent: int) -> Callable[[], bool]:
     """Whether a signal came, or the process that started this one is gone."""
     told: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
