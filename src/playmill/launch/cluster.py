@@ -109,6 +109,8 @@ class Host:
     """File with the host's key; otherwise the user's own. A host that is not in it is refused."""
     playmill: str = "playmill"
     """The program on that machine."""
+    folder: str = ""
+    """Where runs lie on that machine, if not in the cluster's folder."""
     tunnel_port: int = 0
     """Port of the tunnel to the broker on that machine; 0: the broker's own."""
 
@@ -118,7 +120,7 @@ class Host:
         check_host(self.address or self.name, f"hosts.{self.name}: address")
         if self.user:
             check_user(self.user, f"hosts.{self.name}: user")
-        for name in ("key", "known_hosts", "playmill"):
+        for name in ("key", "known_hosts", "playmill", "folder"):
             if getattr(self, name):
                 check_path(getattr(self, name), f"hosts.{self.name}: {name}")
         _check(bool(self.playmill), f"hosts.{self.name}: playmill must be the program there")

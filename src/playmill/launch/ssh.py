@@ -68,7 +68,7 @@ def seen_from(cluster: Cluster, host: Host) -> Cluster:
         path = urlsplit(cluster.broker.url).path
         url = f"redis://127.0.0.1:{host.tunnel_port or cluster.broker.port}{path}"
         broker = dataclasses.replace(broker, url=url)
-    return dataclasses.replace(cluster, broker=broker)
+    return dataclasses.replace(cluster, broker=broker, folder=host.folder or cluster.folder)
 
 
 class Session(Member):
