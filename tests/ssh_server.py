@@ -1,5 +1,5 @@
-"""A real sshd on a free port of this host, with keys of its own; where there is none, the test is left out, but
-never by the CI."""
+"""A real sshd on a free port of this host, with keys of its own; where there is none, the test is left out,
+but never by the CI."""
 
 import contextlib
 import getpass

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from playmill.training.exchange import PASSWORD
 
@@ -70,11 +71,9 @@ def wait_until(what, process, folder):
 def children(pid):
     """Processes that `pid` has started, by what they were asked to do."""
     found = {}
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/children") as file:
-            for child in map(int, file.read().split()):
-                with open(f"/proc/{child}/cmdline", "rb") as line:
-                    found[child] = line.read().replace(b"\0", b" ").decode()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in map(int, (task / "children").read_text().split()):
+            found[child] = Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ")
     return found
 
 

@@ -4,9 +4,11 @@ import json
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
+from benchmarks.broker import free_port
 from playmill.checkpoints import Store
 from tests.integration.launching import ask, child, start, wait_until, write
 from tests.ssh_server import running_sshd
@@ -55,8 +57,6 @@ def test_a_local_cluster_restarts_who_dies_and_stops_in_order(tmp_path, redis_se
 
 
 def test_actors_behind_ssh_reach_the_broker_through_the_tunnel(tmp_path, redis_server):
-    from benchmarks.broker import free_port
-
     far = tmp_path / "far"
     far.mkdir()
     with running_sshd(far) as server:
@@ -82,8 +82,7 @@ tunnel_port = {free_port()}
         try:
             wait_until(lambda: checkpoints(tmp_path, "apart") > 1, launched, tmp_path)
             session = child(launched.pid, "ssh")
-            with open(f"/proc/{session}/cmdline") as line:
-                assert redis_server.password not in line.read()
+            assert redis_server.password not in Path(f"/proc/{session}/cmdline").read_text()
             launched.send_signal(signal.SIGINT)
             assert launched.wait(30) == 0
         finally:
@@ -122,3 +121,23 @@ def test_a_launch_without_broker_or_password_says_what_to_do(tmp_path, redis_ser
     code, said = ask(tmp_path, "launch", str(file), password=redis_server.password)
     assert code == 2
     assert "no Redis at" in said
+
+
+def test_notice_saves_and_drains_within_30_seconds_and_nobody_comes_back(tmp_path, redis_server):
+    text = f'name = "spot"\nbroker.url = "{redis_server.bare_url}"\n'
+    file = write(tmp_path, text + f'notice = {{ by = "file", file = "{tmp_path}/notice", every_s = 0.2 }}\n')
+    launched = start(tmp_path, "launch", str(file), password=redis_server.password)
+    try:
+        wait_until(lambda: checkpoints(tmp_path, "spot") > 0, launched, tmp_path)
+        (tmp_path / "notice").touch()
+        began = time.monotonic()
+        assert launched.wait(60) == 0
+        assert time.monotonic() - began < 30
+    finally:
+        launched.kill()
+        launched.wait()
+    assert "about to be taken away" in (tmp_path / "out.txt").read_text()
+    logs = tmp_path / "runs" / "spot.launch" / "logs"
+    assert "segments handed over" in (logs / "actor-0.log").read_text()
+    assert "Stopped after" in (logs / "learner.log").read_text()
+    assert ledger(tmp_path, "spot", redis_server.password)["holds"]

@@ -24,6 +24,7 @@ from playmill.launch.crew import NOTICED
 from playmill.launch.local import launch, stop
 from playmill.launch.notice import watch
 from playmill.launch.plan import plan_lines
+from playmill.launch.render import render as write_rendered
 from playmill.launch.secret import find_password, write_private
 from playmill.training.config import Train, to_dict
 from playmill.training.exchange import ID_FILE, PASSWORD, run_id
@@ -50,6 +51,12 @@ def launch_command(
     found = read_cluster(cluster)
     if plan:
         print("\n".join(plan_lines(found)))
+    elif render is not None:
+        print("\n".join(str(file) for file in write_rendered(found, render)))
+    elif found.by in ("systemd", "kubernetes"):
+        raise PlaymillError(
+            f"by = {found.by!r}: write the files with --render FOLDER; docs/launch.md says the rest"
+        )
     elif end:
         print(f"{found.name} has ended" if stop(found) else f"{found.name} is not running here")
     else:

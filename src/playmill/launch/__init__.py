@@ -1,1 +1,1 @@
-"""Clusters: the roles of the engine lane on machines, by local processes, ssh, Ray, Kubernetes or systemd."""
+"""Clusters: the roles of the engine lane on machines, by local processes, ssh, Kubernetes or systemd."""

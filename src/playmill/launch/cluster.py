@@ -87,7 +87,7 @@ class ActorPlaces:
     count: int = 1
     """In all."""
     on: tuple[str, ...] = (HERE,)
-    """Hosts by name; actors are shared out among them in turn. Ray and Kubernetes place them themselves."""
+    """Hosts by name; actors are shared out among them in turn. Kubernetes places them itself."""
 
     def __post_init__(self) -> None:
         _check(1 <= self.count <= 10_000, f"actors.count must be from 1 to 10000, got {self.count}")
@@ -187,8 +187,6 @@ class Kubernetes:
     memory: str = "4Gi"
     disk: str = "20Gi"
     """For the learner's folder, and for the broker's."""
-    actors_most: int = 0
-    """Actors that KEDA may come to; 0: no autoscaling."""
 
     def __post_init__(self) -> None:
         check_name(self.namespace, "kubernetes.namespace")
@@ -196,24 +194,6 @@ class Kubernetes:
         check_image(self.redis_image, "kubernetes.redis_image")
         for name in ("cpu", "memory", "disk"):
             check_quantity(getattr(self, name), f"kubernetes.{name}")
-        _check(self.actors_most >= 0, "kubernetes.actors_most must not be negative")
-
-
-@dataclass(frozen=True)
-class Ray:
-    """How actors are placed by Ray."""
-
-    address: str = "auto"
-    """Of the Ray cluster; auto: the one that runs on this machine."""
-    cpus: float = 1.0
-    """Of each actor."""
-
-    def __post_init__(self) -> None:
-        if self.address != "auto":
-            host, _, port = self.address.rpartition(":")
-            check_host(host, "ray.address")
-            _check(port.isascii() and port.isdecimal(), f"ray.address is HOST:PORT, got {self.address!r}")
-        _check(self.cpus > 0, f"ray.cpus must be over 0, got {self.cpus:g}")
 
 
 @dataclass(frozen=True)
@@ -222,7 +202,7 @@ class Cluster:
 
     name: str = ""
     """Of the cluster; the run's folder is called the same."""
-    by: Literal["local", "ssh", "ray", "kubernetes", "systemd"] = "local"
+    by: Literal["local", "ssh", "kubernetes", "systemd"] = "local"
     folder: str = "runs"
     """On every machine: runs lie in it."""
     broker: Broker = field(default_factory=Broker)
@@ -230,7 +210,6 @@ class Cluster:
     actors: ActorPlaces = field(default_factory=ActorPlaces)
     hosts: tuple[Host, ...] = ()
     notice: Notice = field(default_factory=Notice)
-    ray: Ray = field(default_factory=Ray)
     kubernetes: Kubernetes = field(default_factory=Kubernetes)
     systemd: Systemd = field(default_factory=Systemd)
     run: dict[str, Any] = field(default_factory=dict)
@@ -249,7 +228,7 @@ class Cluster:
                 raise unknown("host", name, [HERE, *names])
         config = self.train
         _check(
-            config.actors.inference == "actor" or self.by not in ("ray", "kubernetes"),
+            config.actors.inference == "actor" or self.by != "kubernetes",
             f'run.actors.inference = "process" needs actors side by side; by {self.by} take "actor"',
         )
         shared = config.actors.weights.startswith("shared")

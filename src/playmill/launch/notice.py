@@ -86,4 +86,6 @@ def _aws_token(url: str) -> str:
 def _azure(reply: bytes | None) -> bool:
     found = json.loads(reply or b"{}")
     events = found.get("Events", []) if isinstance(found, dict) else []
+    if not isinstance(events, list):
+        return False
     return any(isinstance(event, dict) and event.get("EventType") in ENDINGS for event in events)

@@ -7,9 +7,6 @@ from typing import NamedTuple
 
 from playmill.launch.cluster import HERE, Cluster
 
-EVERYWHERE = "ray"
-"""Stands for a host that is not ours to choose."""
-
 
 class Placed(NamedTuple):
     """A process of the cluster."""
@@ -41,7 +38,7 @@ def _placed(cluster: Cluster) -> Iterator[Placed]:
     yield Placed("learner", 0, cluster.learner.on)
     if cluster.learner.evaluators:
         yield Placed("evaluator", 0, cluster.learner.on)
-    on = (EVERYWHERE,) if cluster.by == "ray" else cluster.actors.on
+    on = cluster.actors.on
     if cluster.train.actors.inference == "process":
         for host in dict.fromkeys(on[: cluster.actors.count]):
             yield Placed("policy", 0, host)
@@ -77,7 +74,7 @@ def _span(numbers: list[int]) -> str:
 def _where(cluster: Cluster, host: str) -> str:
     if host == HERE and cluster.by in ("kubernetes", "systemd"):
         return "rendered"
-    if host in (HERE, EVERYWHERE):
+    if host == HERE:
         return host
     found = cluster.host(host)
     user = f"{found.user}@" if found.user else ""
