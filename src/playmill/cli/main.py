@@ -49,6 +49,7 @@ Turns the rules of a turn-based game into a strong agent.
   ledger    RUN       what became of all experience     playmill ledger runs/leduc-1
   launch    FILE      train on several machines         playmill launch cluster.toml
   join      FILE ROLE take part in a cluster, as one role
+  agent               run a machine's part of a cluster; launch starts it over ssh
   bench     NAME      measure, and print one JSON line  playmill bench pool --json
   games     [NAME]    the games there are, their options and bots
   doctor              what this machine has, and what is missing
