@@ -11,6 +11,7 @@ from rich.markup import escape
 from playmill.checkpoints import CheckpointError
 from playmill.cli import commands
 from playmill.cli.arguments import call_with_arguments
+from playmill.cli.launch import agent_command, join_command, launch_command
 from playmill.cli.roles import actor_command, evaluator_command, ledger_command, policy_command
 from playmill.cli.serve import serve_command
 from playmill.cli.train import train_command
@@ -30,6 +31,9 @@ COMMANDS: dict[str, Callable[..., object]] = {
     "policy": policy_command,
     "evaluator": evaluator_command,
     "ledger": ledger_command,
+    "launch": launch_command,
+    "join": join_command,
+    "agent": agent_command,
 }
 
 HELP = """usage: playmill COMMAND ...
@@ -45,6 +49,9 @@ Turns the rules of a turn-based game into a strong agent.
   policy    RUN       decide for all actors of a machine
   evaluator RUN       evaluate a run's checkpoints beside its training
   ledger    RUN       what became of all experience     playmill ledger runs/leduc-1
+  launch    FILE      train on several machines         playmill launch cluster.toml
+  join      FILE ROLE take part in a cluster, as one role
+  agent               run a machine's part of a cluster; launch starts it over ssh
   bench     NAME      measure, and print one JSON line  playmill bench pool --json
   games     [NAME]    the games there are, their options and bots
   doctor              what this machine has, and what is missing

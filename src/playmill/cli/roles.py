@@ -40,7 +40,7 @@ def actor_command(run: Run, number: int = 0, parent: int = 0) -> None:
         raise PlaymillError(f"{run} is played in the learner's process; it has no actors")
     if number < 0:
         raise PlaymillError(f"--number must be 0 or more, got {number}")
-    done = play(run, number, _stopped(parent)).counts
+    done = play(run, number, stopped_by_signal(parent)).counts
     print(json.dumps({**dataclasses.asdict(done), "cpu_s": time.process_time()}))
 
 
@@ -51,7 +51,7 @@ def policy_command(run: Run, parent: int = 0) -> None:
         run: Folder of the run.
         parent: Ends with that process.
     """
-    answer(run, _stopped(parent))
+    answer(run, stopped_by_signal(parent))
 
 
 def evaluator_command(run: Run, threads: int = 1, nice: int = 10, parent: int = 0) -> None:
@@ -124,7 +124,7 @@ def _saved_ledger(run: Path, name: str) -> Ledger:
     return Ledger(name)
 
 
-def _stopped(parent: int) -> Callable[[], bool]:
+def stopped_by_signal(parent: int) -> Callable[[], bool]:
     """Whether a signal came, or the process that started this one is gone."""
     told: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):

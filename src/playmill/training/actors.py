@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -33,7 +34,10 @@ class ActorCrew:
         if config.actors.count and config.judged_beside and config.evaluation.every:
             names.append("evaluator")
         (folder / "logs").mkdir(exist_ok=True)
-        self.members = [_Member(name, folder, config.actors.supervision, i) for i, name in enumerate(names)]
+        self.members = [
+            Member(name, _command(name, folder), folder / "logs", config.actors.supervision, i)
+            for i, name in enumerate(names)
+        ]
 
     @property
     def restarts(self) -> int:
@@ -55,11 +59,32 @@ class ActorCrew:
                 member.end(until)
 
 
-class _Member:
+def _command(name: str, folder: Path) -> list[str]:
+    role, _, number = name.partition("-")
+    command = [sys.executable, "-m", "playmill", role, str(folder), "--parent", str(os.getpid())]
+    return [*command, "--number", number] if number else command
+
+
+class Member:
     """A process that is to run."""
 
-    def __init__(self, name: str, folder: Path, supervision: Supervision, seed: int) -> None:
-        self.name, self.folder, self.supervision = name, folder, supervision
+    stdin = subprocess.DEVNULL
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        logs: Path,
+        supervision: Supervision,
+        seed: int,
+        environment: Mapping[str, str] | None = None,
+        final: Collection[int] = (),
+    ) -> None:
+        """`environment`: this process's own, unless given. `final`: exit codes after which it stays away."""
+        self.name, self.command, self.logs, self.supervision = name, command, logs, supervision
+        self.environment, self.final = environment, final
+        self.ended: int | None = None
+        """With which of them it ended."""
         self.starts = 0
         self._refusals = 0
         """Starts in a row that ended at once with an error of ours."""
@@ -69,9 +94,14 @@ class _Member:
 
     def look_after(self) -> None:
         now = time.monotonic()
+        if self.ended is not None:
+            return
         if self._process is not None:
             code = self._process.poll()
             if code is None:
+                return
+            if code in self.final:
+                self.ended = code
                 return
             refused = code == 2 and self.name != "evaluator" and now - self._begun < YOUNG_S
             self._refusals = self._refusals + 1 if refused else 0
@@ -85,7 +115,7 @@ class _Member:
             self._start(now)
 
     def ask_to_end(self) -> None:
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and self.running:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
 
@@ -99,18 +129,20 @@ class _Member:
             self._process.wait()
 
     def _start(self, now: float) -> None:
-        role, _, number = self.name.partition("-")
-        command = [sys.executable, "-m", "playmill", role, str(self.folder), "--parent", str(os.getpid())]
-        if number:
-            command += ["--number", number]
         with self._log() as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                self.command, stdin=self.stdin, stdout=log, stderr=log, env=self.environment
+            )
         self.starts += 1
         self._begun = now
 
     @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def _log_file(self) -> Path:
-        return self.folder / "logs" / f"{self.name}.log"
+        return self.logs / f"{self.name}.log"
 
     def _log(self) -> IO[bytes]:
         """Its log, begun anew when it is long."""

@@ -288,7 +288,9 @@ def _checked(wanted: Any, value: Any, name: str) -> Any:
     if origin is tuple and isinstance(value, list | tuple):
         return tuple(_checked(inside[0], item, name) for item in value)
     if origin is dict and isinstance(value, dict):
-        return {key: str(item) for key, item in value.items()}
+        return value if inside[1] is Any else {key: str(item) for key, item in value.items()}
+    if dataclasses.is_dataclass(wanted) and isinstance(value, dict):
+        return from_dict(wanted, value, f"{name}.")  # type: ignore[arg-type]
     if origin is Literal:
         if value not in inside:
             raise unknown(f"value of {name}", str(value), inside)
@@ -319,6 +321,11 @@ def recipe_names() -> list[str]:
 
 def load_recipe(name: str) -> Train:
     """A recipe by name (`skull_king/quick`) or path."""
+    return from_dict(Train, recipe_values(name))
+
+
+def recipe_values(name: str) -> dict[str, Any]:
+    """What a recipe says, and nothing it leaves open."""
     folder = recipes_folder()
     path = Path(name)
     if path.suffix != ".toml":
@@ -326,9 +333,8 @@ def load_recipe(name: str) -> Train:
             raise unknown("recipe", name, recipe_names())
         path = folder / f"{name}.toml"
     try:
-        values = tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise PlaymillError(f"there is no file {path}") from None
     except tomllib.TOMLDecodeError as error:
         raise PlaymillError(f"{path} is not valid TOML: {error}") from None
-    return from_dict(Train, values)

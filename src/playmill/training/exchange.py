@@ -109,19 +109,17 @@ class Exchange:
     ) -> WeightsWatch:
         """Follows the policy in training, or the `past` ones, until the stack is left. What comes from afar
         is brought to this host once, for all its actors."""
-        where, name, password = self.config.actors.weights_at, self._name(what), _password()
-        follower: Follower = patiently(lambda: open_follower(where, name, password=password), stopped)
-        if not where.startswith("shared"):
-            here = shared_path(f"{name}-here")
+        follower = self.follower(what, stopped)
+        if not self.config.actors.weights_at.startswith("shared"):
+            here = shared_path(f"{self._name(what)}-here")
             stack.enter_context(closing(Relay(follower, here)))
             follower = SharedFollower(here)
         return stack.enter_context(closing(WeightsWatch(follower)))
 
-    def any_past(self) -> bool:
-        """Whether past policies were ever published."""
-        where, name, password = self.config.actors.weights_at, self._name("past"), _password()
-        with closing(patiently(lambda: open_follower(where, name, password=password))) as follower:
-            return follower.newest() > 0
+    def follower(self, what: str = "policy", stopped: Callable[[], bool] = lambda: False) -> Follower:
+        """Where weights were published, whoever else follows them here."""
+        where, name, password = self.config.actors.weights_at, self._name(what), _password()
+        return patiently(lambda: open_follower(where, name, password=password), stopped)
 
     def clear(self) -> None:
         """Removes what a run that is over has in this machine's memory, where nothing in it waits."""

@@ -74,7 +74,8 @@ def answer(folder: Path, stopped: Callable[[], bool]) -> None:
     exchange = Exchange(config, run_id(folder), folder)
     with ExitStack() as stack:
         weights = exchange.watch(stack, stopped=stopped)
-        any_past = exchange.any_past()
+        with closing(exchange.follower("past", stopped)) as published:
+            any_past = published.newest() > 0
         past = exchange.watch(stack, "past", stopped)
         table = PolicyTable(config.spec, config.network, time.time_ns())
         table.load(*weights.first(FIRST_WEIGHTS_S, stopped))

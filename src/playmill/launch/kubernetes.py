@@ -1,0 +1,206 @@
+"""Kustomize manifests of a cluster: broker, learner and actors as pods that may do little."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from playmill.launch.cluster import Broker, Cluster
+from playmill.launch.crew import PATIENCE_S
+from playmill.launch.yaml import yaml
+from playmill.training.config import to_dict
+
+SECRET, TLS = "playmill-redis", "playmill-redis-tls"
+"""Secrets that are made by hand or by an operator: `password`; and `tls.crt`, `tls.key`, `ca.crt`."""
+PORT = 6379
+USER = 10001
+Values = dict[str, Any]
+
+REDIS = """\
+port 0
+tls-port 6379
+tls-cert-file /tls/tls.crt
+tls-key-file /tls/tls.key
+tls-ca-cert-file /tls/ca.crt
+tls-auth-clients no
+dir /data
+appendonly yes
+save ""
+maxmemory {memory}mb
+maxmemory-policy noeviction
+"""
+
+
+def manifests(cluster: Cluster) -> dict[str, str]:
+    """Files of a kustomization by name. No secret is in any of them."""
+    name = cluster.name
+    url = f"rediss://{name}-redis:{PORT}/0?ssl_ca_certs=/tls/ca.crt"
+    broker = Broker(url=url, memory_mb=cluster.broker.memory_mb)
+    inside = dataclasses.replace(cluster, broker=broker, folder="/data")
+    objects = {
+        "namespace.yaml": _object("v1", "Namespace", cluster.kubernetes.namespace),
+        "redis.yaml": _redis(cluster),
+        "redis-service.yaml": _service(cluster),
+        "learner.yaml": _role(cluster, "learner", 1),
+        "actor.yaml": _role(cluster, "actor", cluster.actors.count),
+        "network.yaml": _network(cluster),
+    }
+    if cluster.learner.evaluators:
+        # It reads the learner's disk, so it is a container of the learner's pod.
+        objects["learner.yaml"] = _role(cluster, "learner", 1, ("evaluator",))
+    top = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "namespace": cluster.kubernetes.namespace,
+        "resources": list(objects),
+        "configMapGenerator": [{"name": f"{name}-cluster", "files": ["cluster.json", "redis.conf"]}],
+    }
+    return {
+        "kustomization.yaml": yaml(top),
+        "cluster.json": json.dumps(to_dict(inside), indent=1) + "\n",
+        "redis.conf": REDIS.format(memory=cluster.broker.memory_mb),
+        **{file: yaml(content) for file, content in objects.items()},
+    }
+
+
+def _object(version: str, kind: str, name: str, **rest: Any) -> Values:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, **rest}
+
+
+def _labels(cluster: Cluster, role: str) -> Values:
+    return {"app.kubernetes.io/name": "playmill", "app.kubernetes.io/instance": cluster.name, "role": role}
+
+
+def _container(name: str, image: str, cluster: Cluster, **rest: Any) -> Values:
+    wanted = {"cpu": cluster.kubernetes.cpu, "memory": cluster.kubernetes.memory}
+    return {
+        "name": name,
+        "image": image,
+        "resources": {"requests": wanted, "limits": {"memory": cluster.kubernetes.memory}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        **rest,
+    }
+
+
+def _stateful(cluster: Cluster, role: str, replicas: int, pod: Values, disk: bool) -> Values:
+    labels = _labels(cluster, role)
+    spec: Values = {
+        "serviceName": f"{cluster.name}-{role}",
+        "replicas": replicas,
+        "podManagementPolicy": "Parallel",
+        "selector": {"matchLabels": labels},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {
+                "automountServiceAccountToken": False,
+                "terminationGracePeriodSeconds": int(PATIENCE_S) + 5,
+                "securityContext": {
+                    "runAsNonRoot": True,
+                    "runAsUser": USER,
+                    "runAsGroup": USER,
+                    "fsGroup": USER,
+                    "seccompProfile": {"type": "RuntimeDefault"},
+                },
+                **pod,
+            },
+        },
+    }
+    if disk:
+        size = {"requests": {"storage": cluster.kubernetes.disk}}
+        claim = {"accessModes": ["ReadWriteOnce"], "resources": size}
+        spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}]
+    return _object("apps/v1", "StatefulSet", f"{cluster.name}-{role}", spec=spec)
+
+
+def _volumes(cluster: Cluster, tls: list[str]) -> list[Values]:
+    items = [{"key": name, "path": name} for name in tls]
+    return [
+        {"name": "cluster", "configMap": {"name": f"{cluster.name}-cluster"}},
+        {"name": "secret", "secret": {"secretName": SECRET, "defaultMode": 0o440}},
+        {"name": "tls", "secret": {"secretName": TLS, "defaultMode": 0o440, "items": items}},
+        {"name": "tmp", "emptyDir": {}},
+    ]
+
+
+MOUNTS = [
+    {"name": "cluster", "mountPath": "/cluster", "readOnly": True},
+    {"name": "secret", "mountPath": "/secret", "readOnly": True},
+    {"name": "tls", "mountPath": "/tls", "readOnly": True},
+    {"name": "tmp", "mountPath": "/tmp"},
+    {"name": "data", "mountPath": "/data"},
+]
+
+
+def _role(cluster: Cluster, role: str, count: int, beside: tuple[str, ...] = ()) -> Values:
+    """Without probes: a process that cannot go on ends, and is started again."""
+    containers = []
+    for part in (role, *beside):
+        number = ["--number", "$(NUMBER)"] if part == "actor" else []
+        words = [
+            "playmill",
+            "join",
+            "/cluster/cluster.json",
+            part,
+            *number,
+            "--password-file",
+            "/secret/password",
+        ]
+        index = {"fieldRef": {"fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}}
+        environment = [{"name": "HOME", "value": "/tmp"}, {"name": "NUMBER", "valueFrom": index}]
+        containers.append(
+            _container(
+                part,
+                cluster.kubernetes.image,
+                cluster,
+                command=words,
+                env=environment,
+                volumeMounts=MOUNTS,
+            )
+        )
+    volumes = _volumes(cluster, ["ca.crt"])
+    if role == "actor":
+        volumes.append({"name": "data", "emptyDir": {}})
+    return _stateful(cluster, role, count, {"containers": containers, "volumes": volumes}, role == "learner")
+
+
+def _redis(cluster: Cluster) -> Values:
+    start = 'printf "requirepass %s\\n" "$(cat /secret/password)" | exec redis-server /cluster/redis.conf -'
+    look = {"tcpSocket": {"port": PORT}, "periodSeconds": 10}
+    container = _container(
+        "redis",
+        cluster.kubernetes.redis_image,
+        cluster,
+        command=["sh", "-c", start],
+        ports=[{"containerPort": PORT}],
+        readinessProbe=look,
+        livenessProbe=look,
+        volumeMounts=MOUNTS,
+    )
+    volumes = _volumes(cluster, ["tls.crt", "tls.key", "ca.crt"])
+    return _stateful(cluster, "redis", 1, {"containers": [container], "volumes": volumes}, True)
+
+
+def _service(cluster: Cluster) -> Values:
+    spec = {"selector": _labels(cluster, "redis"), "ports": [{"port": PORT, "targetPort": PORT}]}
+    return _object("v1", "Service", f"{cluster.name}-redis", spec=spec)
+
+
+def _network(cluster: Cluster) -> Values:
+    """Nobody but the cluster's own pods reaches its broker, nobody reaches the other roles. Out they go to
+    the broker and to the names' service alone."""
+    own = {"podSelector": {"matchLabels": {"app.kubernetes.io/instance": cluster.name}}}
+    broker = {"podSelector": {"matchLabels": _labels(cluster, "redis")}}
+    names = [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
+    ports = [{"port": PORT, "protocol": "TCP"}]
+    spec = {
+        **own,
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"from": [own], "ports": ports}],
+        "egress": [{"to": [broker], "ports": ports}, {"ports": names}],
+    }
+    return _object("networking.k8s.io/v1", "NetworkPolicy", cluster.name, spec=spec)
