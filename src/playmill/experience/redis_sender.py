@@ -323,7 +323,7 @@ class RedisSender:
         self._later()
 
     def _keep(self) -> bool:
-        """To disk with all that is not there yet, in order. False: the disk is full, the rest stays in memory."""
+        """To disk with all that is not there yet, in order; False where it is full: the rest stays here."""
         try:
             for i, item in enumerate(self._queue):
                 if item.message is not None:
