@@ -91,7 +91,7 @@ tunnel_port = {free_port()}
         # Nothing is left behind at the far end: it says what its actors have done.
         for number in (0, 1):
             log = far / "runs" / "apart.launch" / "logs" / f"actor-{number}.log"
-            assert "segments handed over" in log.read_text()
+            assert '"segments": ' in log.read_text()
         assert ledger(tmp_path, "apart", redis_server.password)["holds"]
 
         wrong = {
@@ -138,6 +138,6 @@ def test_notice_saves_and_drains_within_30_seconds_and_nobody_comes_back(tmp_pat
         launched.wait()
     assert "about to be taken away" in (tmp_path / "out.txt").read_text()
     logs = tmp_path / "runs" / "spot.launch" / "logs"
-    assert "segments handed over" in (logs / "actor-0.log").read_text()
+    assert '"segments": ' in (logs / "actor-0.log").read_text()
     assert "Stopped after" in (logs / "learner.log").read_text()
     assert ledger(tmp_path, "spot", redis_server.password)["holds"]
