@@ -53,7 +53,7 @@ class Trial:
         settings: str = "",
         lie: str = "",
     ) -> None:
-        """`port`: of a tunnel to the broker, if there is one. `settings`: of the training, besides. `lie`: how
+        """`port`: of a tunnel to the broker, if there is one. `settings`: more of the training. `lie`: how
         the first engine lies; its successors do not."""
         self.folder, self.run, self.broker, self.port = folder, folder / "run", broker, port
         self._mark = secrets.token_hex(8)
