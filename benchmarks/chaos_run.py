@@ -44,9 +44,17 @@ class Trial:
     """One run. Whoever of its parts dies comes back; nobody does it by hand."""
 
     def __init__(
-        self, folder: Path, actors: int, broker: Broker | None = None, port: int | None = None
+        self,
+        folder: Path,
+        actors: int,
+        broker: Broker | None = None,
+        port: int | None = None,
+        *,
+        settings: str = "",
+        lie: str = "",
     ) -> None:
-        """`port`: of a tunnel to the broker, if there is one."""
+        """`port`: of a tunnel to the broker, if there is one. `settings`: more of the training. `lie`: how
+        the first engine lies; its successors do not."""
         self.folder, self.run, self.broker, self.port = folder, folder / "run", broker, port
         self._mark = secrets.token_hex(8)
         self._environment = {**os.environ, MARK: self._mark}
@@ -55,11 +63,13 @@ class Trial:
             channel = broker.bare_url if port is None else f"redis://127.0.0.1:{port}/0"
             os.environ[PASSWORD] = self._environment[PASSWORD] = broker.password
         engine = folder / "engine"
-        command = f"-m playmill.engines.host native:leduc --delay-ms {DELAY_MS}"
-        engine.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} {command}\n")
+        command = f"exec {shlex.quote(sys.executable)} -m playmill.engines.host native:leduc"
+        lies = f'mkdir "$0.lied" 2>/dev/null && {command} --lie {lie} --lie-after 20\n' if lie else ""
+        engine.write_text(f"#!/bin/sh\n{lies}{command} --delay-ms {DELAY_MS}\n")
         engine.chmod(0o700)
         own = ["--run", str(self.run), "--actors.command", str(engine), "--actors.channel", channel]
-        self.learner = self._start(*SETTINGS.split(), *own, "--actors.count", str(actors))
+        own += ["--actors.count", str(actors), *settings.split()]
+        self.learner = self._start(*SETTINGS.split(), *own)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._supervise, daemon=True)
         self._thread.start()
@@ -100,6 +110,11 @@ class Trial:
             if "actor" in line and "--number" in line:
                 found[int(line[line.index("--number") + 1])] = pid
         return found
+
+    def policy(self) -> int:
+        """The process that decides for all actors; 0: there is none now."""
+        lines = children(self.learner.pid).items()
+        return next((pid for pid, line in lines if "policy" in line), 0)
 
     def engines(self, number: int) -> list[int]:
         """Process ids of an actor's engines."""

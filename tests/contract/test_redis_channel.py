@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.broker import free_port
-from playmill.experience import redis_link
+from playmill.experience import redis_link, spool
 from playmill.experience.ledger import Ledger
 from playmill.experience.redis_link import Link, key
 from playmill.experience.redis_receiver import LETTERS, RedisReceiver
@@ -191,6 +191,52 @@ def test_tls(tmp_path):
             assert [bytes(delivery.message) for delivery in take(receiver, 30)] == [BIG] * 30
 
 
+def test_nothing_is_spooled_before_what_precedes_it(carrier, redis_server, monkeypatch):
+    """A disk that was full has room again: what is in memory goes there first, or a kill would leave a gap."""
+    sender = carrier.sender()
+    assert sender.flush(5.0)
+    redis_server.kill()
+    room = [False]
+    put = sender._spool.put
+
+    def sometimes(identity, message, *, more=False):
+        if not room[0]:
+            raise OSError(28, "No space left on device")
+        return put(identity, message, more=more)
+
+    monkeypatch.setattr(sender._spool, "put", sometimes)
+    sent = 0
+    while not sender.away:
+        assert sender.send(Identity(RUN, 0, 0, sent), BIG, 5.0)
+        sent += 1
+    assert not sender.send(Identity(RUN, 0, 0, sent), BIG, 0.0)
+    room[0] = True
+    assert sender.send(Identity(RUN, 0, 0, sent), BIG, 5.0)
+    assert [identity.sequence for identity, _ in sender._spool.found()] == list(range(sent + 1))
+    sender.close()
+
+
+def test_the_backlog_of_a_broker_that_is_away_is_what_was_heard_last(carrier, redis_server):
+    with closing(carrier.sender(), carrier.receiver()) as (sender, receiver):
+        hand_over(sender, 3)
+        assert sender.flush(5.0)
+        assert receiver.backlog().messages == 3
+        redis_server.kill()
+        assert receiver.backlog().messages == 3
+
+
+def test_a_look_changes_nothing_at_the_broker(carrier, redis_server):
+    with closing(carrier.sender()) as (sender,):
+        hand_over(sender, 3)
+        assert sender.flush(5.0)
+        client = Link(redis_server.url).client()
+        before = sorted(client.keys("*")), client.info("stats")["total_error_replies"]
+        with closing(carrier.receiver()) as (receiver,):
+            assert len(list(receiver.waiting())) == receiver.produced()[0, 0] == 3
+        assert sorted(client.keys("*")) == before[0]
+        assert client.xinfo_groups(key(RUN, "experience")) == []
+
+
 def test_a_full_spool_is_back_pressure(redis_server, tmp_path):
     carrier = Redis(tmp_path, redis_server.url)
     redis_server.kill()
@@ -319,6 +365,7 @@ def test_the_commands_that_the_documents_name_are_enough(redis_server, tmp_path)
             assert receiver.backlog().messages == 2
 
 
-def test_two_processes_cannot_share_a_spool(carrier):
+def test_two_processes_cannot_share_a_spool(carrier, monkeypatch):
+    monkeypatch.setattr(spool, "PATIENCE", 0.2)
     with closing(carrier.sender()), pytest.raises(PlaymillError, match="in use"):
         carrier.sender(0, 1)

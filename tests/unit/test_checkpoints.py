@@ -387,6 +387,14 @@ def test_a_newer_save_replaces_a_waiting_one_unless_it_must_happen(tmp_path: Pat
         writer.submit(7, TENSORS, {})
 
 
+def test_a_save_is_told_of_by_itself_when_it_is_whole(tmp_path: Path) -> None:
+    whole: list[tuple[int, Path]] = []
+    with BackgroundWriter(Store(tmp_path, keep=9)) as writer:
+        for number, meta in enumerate([{}, {"bad": float("inf")}, {}]):
+            writer.submit(1, TENSORS, meta, must=True, after=lambda path, n=number: whole.append((n, path)))
+    assert whole == [(0, writer.store.path(1)), (2, writer.store.path(1))]
+
+
 def test_a_listener_that_fails_does_not_end_the_writer(tmp_path: Path) -> None:
     def fail(_: object) -> None:
         raise RuntimeError("no")

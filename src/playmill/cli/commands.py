@@ -34,6 +34,7 @@ from playmill.league.ratings import Rating, rate
 from playmill.pools.lanes import cuda_lane
 from playmill.replays import ReplayWriter, Timeline
 from playmill.training.config import recipe_names
+from playmill.training.exchange import left_behind
 
 
 def evaluate_command(
@@ -213,6 +214,8 @@ def doctor_command() -> None:
             console.print(f"[green]✓[/] {module}: {purpose}")
         else:
             console.print(f"[yellow]–[/] {module}: {purpose}; missing, `pip install 'playmill\\[{extra}]'`")
+    for folder in left_behind():
+        console.print(f"[yellow]–[/] {folder} is of a run that is gone; `rm -r {folder}` frees its memory")
     console.print(f"games: {', '.join(registry.names())}")
     console.print(f"recipes: {', '.join(recipe_names()) or 'none found'}")
 

@@ -12,6 +12,7 @@ from playmill.experience.segment import Identity
 from playmill.games import PlaymillError
 
 PATIENCE = 15.0
+"""Seconds for the actor's process before this one, if it is about to end."""
 NAME = re.compile(r"(\d{20})-(\d{20})\.segment", re.ASCII)
 
 
@@ -19,16 +20,13 @@ class Spool:
     """What it holds outlives the process; the actor's next one finds it. A file has its name when it is whole
     and on disk."""
 
-    def __init__(
-        self, folder: Path, run: str, actor: int, most_bytes: int, patience: float = PATIENCE
-    ) -> None:
-        """Waits so many seconds for a predecessor that is about to end."""
+    def __init__(self, folder: Path, run: str, actor: int, most_bytes: int) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder = folder
         self._of = (run, actor)
         self._most_bytes = most_bytes
         self._lock = (folder / "lock").open("w")
-        until = time.monotonic() + patience
+        until = time.monotonic() + PATIENCE
         while not self._locked():
             if time.monotonic() > until:
                 self._lock.close()
