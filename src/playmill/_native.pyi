@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 FIRST_BOT: int = 32
 
-WITHOUT_CUDA: str = ...
+WITHOUT_CUDA: str = ''
 
 class IllegalAction(ValueError):
     pass
