@@ -192,7 +192,7 @@ def test_tls(tmp_path):
 
 
 def test_nothing_is_spooled_before_what_precedes_it(carrier, redis_server, monkeypatch):
-    """A disk that was full has room again: what is in memory goes there first. Else a kill leaves a gap."""
+    """A disk that was full has room again: what is in memory goes there first, or a kill leaves a gap."""
     sender = carrier.sender()
     assert sender.flush(5.0)
     redis_server.kill()
