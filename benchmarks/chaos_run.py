@@ -185,14 +185,16 @@ class Trial:
         return self.trains_again()
 
     def trains_again(self) -> Callable[[], bool]:
-        """Whether segments that came from now on are in a checkpoint."""
+        """Whether new segments have come since now, and a newer checkpoint after them."""
         before: list[int] = []
 
         def trained() -> bool:
-            if not before:
-                before.append(sum(self.produced().values()))
-            elif len(before) == 1 and sum(self.produced().values()) > before[0]:
-                before.append(self.saved())
+            if len(before) < 2:
+                now = sum(self.produced().values())
+                if now and not before:
+                    before.append(now)
+                elif before and now > before[0]:
+                    before.append(self.saved())
             return len(before) == 2 and self.saved() > before[1]
 
         return trained
