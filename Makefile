@@ -8,7 +8,7 @@ ARGS ?=
 CPP := $(shell find native -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
 CMAKE := $(BIN)/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DPLAYMILL_TESTS=ON -DPLAYMILL_CUDA=OFF
 BUILT := $(BIN)/python -c 'import pathlib, playmill._native as n; print(pathlib.Path(n.__file__).parent)'
-BENCHES := pool generals train learn-tiny off-policy learn-skull-king resume ranks replay transport weights engines actors off-policy chaos service soak signature
+BENCHES := pool generals train learn-tiny learn-skull-king resume ranks replay transport weights engines actors off-policy chaos service soak signature
 
 .PHONY: train test setup lint format native-test cuda-check python-test sanitize bench docs stub proto golden fuzz clean
 
