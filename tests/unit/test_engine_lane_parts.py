@@ -23,7 +23,15 @@ def test_an_actor_with_a_full_channel_stops_playing_and_goes_on_when_there_is_ro
     asked: list[int] = []
     pool = SimpleNamespace(slots=4, turns=lambda *_: asked.append(1) or rows)
     writer = SimpleNamespace(outcome=lambda *_: [])
-    actor = Actor(pool, SimpleNamespace(past=0), writer, sender, Batching(), Opponents(past=0, bots=0), 1)
+    actor = Actor(
+        pool,
+        SimpleNamespace(past=0, opponents=0, renew=lambda: None),
+        writer,
+        sender,
+        Batching(),
+        Opponents(past=0, bots=0),
+        1,
+    )
     actor._unsent.extend(Sealed(number, b"") for number in range(5))
     for _ in range(3):
         assert actor.step() == 0

@@ -33,12 +33,13 @@ class Link:
     """A client of one broker. Nothing is sent before the address is known to be safe, and nothing of ours
     before the broker was seen to turn away those without the password."""
 
-    def __init__(self, url: str, password: str | None = None) -> None:
+    def __init__(self, url: str, password: str | None = None, tries: int = 0) -> None:
+        """`tries`: how often a command is tried again at once, where a connection is gone."""
         self.redis = redis_py()
         self.away: tuple[type[Exception], ...] = (self.redis.ConnectionError, self.redis.TimeoutError)
         self.answer = ANSWER
         self._socket = _check_address(url, password)
-        options: dict[str, Any] = {"protocol": 2, "retry": self._once()}
+        options: dict[str, Any] = {"protocol": 2, "retry": self._retry(tries)}
         options |= {"socket_timeout": self.answer, "socket_connect_timeout": CONNECT}
         if password:
             options["password"] = password
@@ -48,10 +49,10 @@ class Link:
             raise PlaymillError(f"the address of the broker is wrong: {error}") from None
         self._trusted = False
 
-    def _once(self) -> Any:
-        """Who is tried again, when and how often is for those to say who know what was asked."""
+    def _retry(self, tries: int) -> Any:
+        """Longer waits are for those who know what was asked."""
         retry = importlib.import_module("redis.retry")
-        return retry.Retry(importlib.import_module("redis.backoff").NoBackoff(), 0)
+        return retry.Retry(importlib.import_module("redis.backoff").NoBackoff(), tries)
 
     def client(self) -> Any:
         """The client, or one of `away` where the broker cannot be reached."""
@@ -71,9 +72,8 @@ class Link:
         self._client.close()
 
     def _check_broker(self) -> None:
-        closed = self._socket is not None and stat.S_IMODE(self._socket.stat().st_mode) & 0o007 == 0
         # Strangers first: then the password is not shown to a broker that wants none.
-        if not closed and self._lets_strangers_in():
+        if not self._closed_to_others() and self._lets_strangers_in():
             raise PlaymillError("this Redis lets everybody in: set `requirepass` there and give the password")
         try:
             self._client.ping()
@@ -81,6 +81,15 @@ class Link:
             raise PlaymillError(
                 "the broker does not take this password; give the one it was started with"
             ) from None
+
+    def _closed_to_others(self) -> bool:
+        """Whether it is reached at a unix socket that is not everybody's."""
+        if self._socket is None:
+            return False
+        try:
+            return stat.S_IMODE(self._socket.stat().st_mode) & 0o007 == 0
+        except OSError:
+            return False  # it is not there, which the first command finds out
 
     def _lets_strangers_in(self) -> bool:
         """Whether the broker answers without a password; where it has none, it takes any."""

@@ -9,7 +9,6 @@ are 1, 2, ... and only grow; numbers may be left out.
 from __future__ import annotations
 
 import hashlib
-import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -25,8 +24,6 @@ MOST_BYTES = 512 << 20
 """The largest blob: what one value of Redis holds."""
 MOST_VERSION = (1 << 53) - 1
 """Versions are exact in JSON, whoever reads it."""
-
-_RUN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
 class WeightsError(PlaymillError):
@@ -157,11 +154,3 @@ def grows(version: int, newest: int) -> None:
     if version <= newest:
         text = f"version {version} cannot be published after {newest}; go on with {newest + 1}"
         raise WeightsError(text)
-
-
-def run_name(name: str) -> str:
-    """A name that may stand in paths and keys."""
-    if not _RUN.fullmatch(name):
-        text = f"{name!r} is no name of a run: letters, digits, _ . - (64 at most), not beginning with - or ."
-        raise WeightsError(text)
-    return name

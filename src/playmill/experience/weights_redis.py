@@ -16,6 +16,7 @@ import json
 import time
 from typing import Any, NamedTuple
 
+from playmill.experience.segment import check_run
 from playmill.experience.weights import (
     MOST_BYTES,
     BadWeights,
@@ -27,7 +28,6 @@ from playmill.experience.weights import (
     checked,
     fits,
     grows,
-    run_name,
 )
 from playmill.experience.weights_broker import Told, connect
 
@@ -55,7 +55,7 @@ class _Pointer(NamedTuple):
 
 def names(run: str) -> _Names:
     """The keys of a run; in a cluster, braces keep them in one place."""
-    pointer = f"playmill:{{{run_name(run)}}}:weights"
+    pointer = f"playmill:{{{check_run(run)}}}:weights"
     return _Names(pointer, f"{pointer}:stored")
 
 

@@ -26,6 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
+from playmill.experience.segment import check_run
 from playmill.experience.weights import (
     MOST_BYTES,
     BadWeights,
@@ -38,7 +39,6 @@ from playmill.experience.weights import (
     fits,
     grows,
     prepare,
-    run_name,
 )
 from playmill.experience.weights_format import Array
 
@@ -61,7 +61,7 @@ class WeightsInUse(WeightsError):
 
 def shared_path(run: str, folder: Path = Path("/dev/shm")) -> Path:
     """Where a run's weights lie on this host, by default."""
-    return folder / f"playmill-{os.geteuid()}-{run_name(run)}.weights"
+    return folder / f"playmill-{os.geteuid()}-{check_run(run)}.weights"
 
 
 def remove_shared(path: Path) -> None:

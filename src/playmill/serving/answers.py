@@ -26,7 +26,18 @@ class Answered(NamedTuple):
 
 
 class Answers(Protocol):
-    """Whoever decides for waiting rows."""
+    """Whoever decides for waiting rows of a run."""
+
+    @property
+    def past(self) -> int:
+        """Past policies that can be asked."""
+
+    @property
+    def opponents(self) -> int:
+        """Which set of them there is; another number, another set."""
+
+    def renew(self) -> None:
+        """Puts into use what is new; between two batches."""
 
     def answer(
         self,

@@ -35,6 +35,13 @@ class SharedAnswers:
         """Past policies that can be asked, as of the last answer."""
         self._connection, self._rows = self._connect()
 
+    @property
+    def opponents(self) -> int:
+        return self.past
+
+    def renew(self) -> None:
+        """The process does it for all its actors."""
+
     def answer(
         self,
         observation: npt.NDArray[np.uint8],

@@ -10,18 +10,15 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from playmill.experience.channel import Sender
 from playmill.experience.segment_writer import Sealed, SegmentWriter
-from playmill.experience.weights_watch import WeightsWatch
 from playmill.pools.remote import RemotePool
 from playmill.pools.remote_slots import Waiting
-from playmill.serving.answers import Answered, PolicyTable
+from playmill.serving.answers import Answered, Answers
 from playmill.serving.batching import Batching, Pace
-from playmill.serving.inference_client import SharedAnswers
 from playmill.training.collector import seating
 from playmill.training.config import Opponents
+from playmill.training.lane import seating_seed
 
 SEND_WITHIN = 0.02
 """Seconds that a full channel is waited for before the actor looks around again."""
@@ -51,25 +48,21 @@ class Actor:
     def __init__(
         self,
         pool: RemotePool,
-        answers: PolicyTable | SharedAnswers,
+        answers: Answers,
         writer: SegmentWriter,
         sender: Sender,
         batching: Batching,
         opponents: Opponents,
         seed: int,
-        weights: WeightsWatch | None = None,
-        past: WeightsWatch | None = None,
     ) -> None:
-        """`weights` and `past` are followed where the policy is this process's own."""
         self.pool, self.answers, self.writer, self.sender = pool, answers, writer, sender
         self.opponents, self.seed = opponents, seed
-        self.weights, self.past = weights, past
         self.pace = Pace(batching, pool.slots)
         self.counts = Counts()
         self._unsent: deque[Sealed] = deque()
         self._seated = 0
         if opponents.bots:
-            self._seat(0, 0)
+            self._seat()
 
     def run(self, stopped: Callable[[], bool]) -> None:
         while not stopped():
@@ -135,17 +128,12 @@ class Actor:
 
     def _renew(self) -> None:
         """New weights, and new opponents, between two batches."""
-        table = self.answers
-        if isinstance(table, PolicyTable):
-            if self.weights is not None and (found := self.weights.take()) is not None:
-                table.load(*found)
-            if self.past is not None and (found := self.past.take()) is not None:
-                table.load_past(found[1])
-                self._seat(table.past, found[0])
-        elif table.past != self._seated:
-            self._seat(table.past, table.past)
+        self.answers.renew()
+        if self.answers.opponents != self._seated:
+            self._seat()
 
-    def _seat(self, past: int, number: int) -> None:
-        self._seated = past
-        name = int(np.random.SeedSequence((self.seed, number)).generate_state(1)[0])
+    def _seat(self) -> None:
+        self._seated = self.answers.opponents
+        name = seating_seed(self.seed, self._seated)
+        past = self.answers.past
         self.pool.set_drivers(seating(self.pool.spec, self.opponents, self.pool.slots, past, name))

@@ -111,7 +111,7 @@ class Exchange:
         is brought to this host once, for all its actors."""
         follower = self.follower(what, stopped)
         if not self.config.actors.weights_at.startswith("shared"):
-            here = shared_path(f"{self._name(what)}-here")
+            here = self._copy_of(what)
             stack.enter_context(closing(Relay(follower, here)))
             follower = SharedFollower(here)
         return stack.enter_context(closing(WeightsWatch(follower)))
@@ -130,9 +130,13 @@ class Exchange:
             (folder / OWNER).unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 folder.rmdir()
-        if self.config.actors.weights_at == "shared":
-            for what in ("policy", "past"):
-                remove_shared(shared_path(self._name(what)))
+        for what in ("policy", "past"):
+            for path in (shared_path(self._name(what)), self._copy_of(what)):
+                remove_shared(path)
+
+    def _copy_of(self, what: str) -> Path:
+        """Where this host has weights that come from afar."""
+        return shared_path(f"{self._name(what)}-here")
 
     def _name(self, what: str) -> str:
         return self.run if what == "policy" else check_run(f"{self.run}-{what}"[:64])

@@ -12,15 +12,13 @@ import torch
 
 from playmill.experience.segment_writer import SegmentWriter
 from playmill.pools.remote import RemotePool
-from playmill.serving.answers import PolicyTable
+from playmill.serving.answers import Answers, PolicyTable
 from playmill.serving.inference import InferenceServer
 from playmill.serving.inference_client import SharedAnswers
 from playmill.training.actor import Actor
 from playmill.training.exchange import Exchange, run_id
+from playmill.training.followed import FIRST_WEIGHTS_S, Followed
 from playmill.training.runs import read_config
-
-FIRST_WEIGHTS_S = 300.0
-"""How long the learner's first weights are waited for."""
 
 
 def play(folder: Path, number: int, stopped: Callable[[], bool]) -> Actor:
@@ -33,15 +31,13 @@ def play(folder: Path, number: int, stopped: Callable[[], bool]) -> Actor:
     with ExitStack() as stack:
         sender = stack.enter_context(closing(exchange.sender(number, epoch)))
         seed = epoch + number
-        weights = past = None
-        answers: PolicyTable | SharedAnswers
+        answers: Answers
         if settings.inference == "process":
             answers = SharedAnswers(exchange.policy_socket, spec, settings.slots, stopped=stopped)
         else:
-            answers = PolicyTable(spec, config.network, seed)
-            weights = exchange.watch(stack, stopped=stopped)
-            past = exchange.watch(stack, "past", stopped)
-            answers.load(*weights.first(FIRST_WEIGHTS_S, stopped))
+            table = PolicyTable(spec, config.network, seed)
+            watches = (exchange.watch(stack, stopped=stopped), exchange.watch(stack, "past", stopped))
+            answers = Followed(table, *watches, stopped)
         stack.enter_context(closing(answers))
         pool = stack.enter_context(
             RemotePool(
@@ -57,7 +53,7 @@ def play(folder: Path, number: int, stopped: Callable[[], bool]) -> Actor:
         )
         name = (exchange.run, number, epoch)
         writer = SegmentWriter(exchange.shape, settings.slots, *name, stagger=True)
-        actor = Actor(pool, answers, writer, sender, settings.batching, config.opponents, seed, weights, past)
+        actor = Actor(pool, answers, writer, sender, settings.batching, config.opponents, seed)
         actor.run(stopped)
         return actor
 
@@ -78,17 +74,10 @@ def answer(folder: Path, stopped: Callable[[], bool]) -> None:
             any_past = published.newest() > 0
         past = exchange.watch(stack, "past", stopped)
         table = PolicyTable(config.spec, config.network, time.time_ns())
-        table.load(*weights.first(FIRST_WEIGHTS_S, stopped))
+        followed = Followed(table, weights, past, stopped)
         if any_past:  # actors ask for those that its predecessor had
             table.load_past(past.first(FIRST_WEIGHTS_S, stopped)[1])
         server = stack.enter_context(
             closing(InferenceServer(table, exchange.policy_socket, config.actors.batching))
         )
-
-        def renew() -> None:
-            if (found := weights.take()) is not None:
-                table.load(*found)
-            if (found := past.take()) is not None:
-                table.load_past(found[1])
-
-        server.serve(stopped, renew)
+        server.serve(stopped, followed.renew)
