@@ -16,6 +16,7 @@ from playmill.experience.weights_redis import RedisFollower, RedisPublisher, nam
 from playmill.experience.weights_shared import SharedFollower, SharedPublisher
 from playmill.experience.weights_store import StoreFollower, StorePublisher
 from playmill.experience.weights_watch import Relay, WeightsWatch
+from playmill.games import PlaymillError
 from tests.redis_server import redis_server, running_redis  # noqa: F401
 
 SILENT = {"on_problem": lambda _: None}
