@@ -269,6 +269,7 @@ nb::list control_fields() {
   add("games", "<u4", offsetof(Control, games));
   add("adam_step", "<u4", offsetof(Control, adam_step));
   add("steps", "<u4", offsetof(Control, steps));
+  add("live", "<u4", offsetof(Control, live));
   add("skipped", "<u4", offsetof(Control, skipped));
   add("good_steps", "<u4", offsetof(Control, good_steps));
   add("scale", "<f4", offsetof(Control, scale));
@@ -362,12 +363,11 @@ void bind_learning(nb::module_& m) {
   m.def("adam_blocks", &adam_blocks);
   m.def(
       "adam_step",
-      [](Address control, std::int64_t n, int rows, Address parameters, Address small, const std::string& precision,
+      [](Address control, std::int64_t n, Address parameters, Address small, const std::string& precision,
          Address gradients, Address mean, Address square, const std::vector<std::int64_t>& head, float max_norm,
          bool scaled, Address terms, int term_blocks, Address norms, Address stream) {
         AdamInput in;
         in.n = n;
-        in.rows = rows;
         in.parameters = at<float>(parameters);
         in.small = at(small);
         in.precision = precision_named(precision);
@@ -387,8 +387,8 @@ void bind_learning(nb::module_& m) {
         in.term_blocks = term_blocks;
         adam_step(at<Control>(control), in, at<double>(norms), stream_at(stream));
       },
-      "control"_a, "n"_a, "rows"_a, "parameters"_a, "small"_a, "precision"_a, "gradients"_a, "mean"_a, "square"_a,
-      "head"_a, "max_norm"_a, "scaled"_a, "terms"_a, "term_blocks"_a, "norms"_a, "stream"_a);
+      "control"_a, "n"_a, "parameters"_a, "small"_a, "precision"_a, "gradients"_a, "mean"_a, "square"_a, "head"_a,
+      "max_norm"_a, "scaled"_a, "terms"_a, "term_blocks"_a, "norms"_a, "stream"_a);
   m.def(
       "answer_rows",
       [](Address driver, int number, Address other, int rows, int stride, Address heads, Address stream) {

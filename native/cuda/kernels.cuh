@@ -61,13 +61,6 @@ struct alignas(16) Eight {
   T value[8];
 };
 
-// Rows of the control's minibatch of `whole` that there is something to learn from.
-__device__ inline int live_rows(const Control* control, int whole) {
-  const std::int64_t left = static_cast<std::int64_t>(control->usable) -
-                            static_cast<std::int64_t>(control->minibatch) * static_cast<std::int64_t>(whole);
-  return left <= 0 ? 0 : left < whole ? static_cast<int>(left) : whole;
-}
-
 inline void launched(const char* what) { check(cudaGetLastError(), what); }
 
 }  // namespace playmill

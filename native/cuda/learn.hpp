@@ -35,7 +35,7 @@ struct Control {
   float passes = 0;         // over the rollout, in this update
   float pass_kl = 0;        // of this pass: sum and number
   std::uint32_t pass_steps = 0;
-  std::uint32_t unused = 0;
+  std::uint32_t live = 0;     // rows of the picked minibatch that there is something to learn from, on all cards
   double terms[kTerms] = {};  // sums over the update's gradient steps
 };
 
@@ -79,8 +79,9 @@ void begin_pass(Control* control, std::uint64_t key, float target_kl, cudaStream
 void end_rollout(Control* control, std::uint64_t draws, cudaStream_t stream);
 
 // The rows of the control's minibatch in the random order of its key, and part sums of their
-// advantages for the loss: sums[blocks_for(rows)] of (sum, sum of squares).
-void pick_rows(const Control* control, const std::int32_t* list, const float* advantage, int rows, std::int32_t* index,
+// advantages for the loss: sums[pick_blocks(rows)] of (sum, sum of squares). Cards that learn together add up their
+// sums and the control's live rows before the loss, and gradients and terms before the step.
+void pick_rows(Control* control, const std::int32_t* list, const float* advantage, int rows, std::int32_t* index,
                double* sums, cudaStream_t stream);
 int pick_blocks(int rows);
 
@@ -89,7 +90,7 @@ int pick_blocks(int rows);
 enum class Advantages { kRaw, kNormalised, kTaught };
 
 struct LossInput {
-  int rows = 0, whole = 0;  // of a minibatch of `whole` rows
+  int rows = 0, whole = 0;  // of a minibatch of `whole` rows on this card
   int actions = 0, stride = 0, legal_bytes = 0;
   const std::int32_t* index = nullptr;  // [rows] into the rollout's columns
   const float* heads = nullptr;         // [rows, stride]: logits, value, padding
@@ -126,7 +127,6 @@ struct HeadCells {
 
 struct AdamInput {
   std::int64_t n = 0;
-  int rows = 0;  // of the minibatch; where none of them is live no step is taken
   float* parameters = nullptr;
   void* small = nullptr;  // the same in `precision`, for the layers; none for float32
   Precision precision = Precision::kFloat32;
@@ -140,8 +140,8 @@ struct AdamInput {
   int term_blocks = 0;
 };
 
-// One step: the norm of all gradients, their shortening, Adam, and the control's counters. A norm
-// that is not finite leaves everything as it was but the counters. `norms` holds adam_blocks() numbers.
+// One step: the norm of all gradients, their shortening, Adam, and the control's counters. Where no row is live, or
+// the norm is not finite, everything stays as it was but the counters. `norms` holds adam_blocks() numbers.
 void adam_step(Control* control, const AdamInput& in, double* norms, cudaStream_t stream);
 int adam_blocks();
 

@@ -27,9 +27,17 @@ __device__ std::uint32_t permuted(std::uint32_t i, std::uint32_t n, std::uint64_
   return i;
 }
 
-__global__ void pick_kernel(const Control* control, const std::int32_t* list, const float* advantage, int rows,
+// Rows of the control's minibatch of `whole` that there is something to learn from.
+__device__ std::uint32_t live_rows(const Control* control, int whole) {
+  const std::int64_t left = static_cast<std::int64_t>(control->usable) -
+                            static_cast<std::int64_t>(control->minibatch) * static_cast<std::int64_t>(whole);
+  return static_cast<std::uint32_t>(left <= 0 ? 0 : left < whole ? left : whole);
+}
+
+__global__ void pick_kernel(Control* control, const std::int32_t* list, const float* advantage, int rows,
                             std::int32_t* index, double* sums) {
   const int j = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (j == 0) control->live = live_rows(control, rows);
   const std::uint32_t usable = control->usable;
   const std::uint64_t place =
       static_cast<std::uint64_t>(control->minibatch) * static_cast<std::uint64_t>(rows) + static_cast<std::uint64_t>(j);
@@ -163,7 +171,7 @@ template <class T, int kLanes, int kItems, bool kMagnet>
 __global__ void __launch_bounds__(kThreads, kItems <= 16 && !kMagnet ? 3 : 1)
     loss_kernel(const Control* control, LossInput in, T* gradient, double* terms) {
   static_assert(kItems % 2 == 0 && kItems <= 64);
-  const int live = live_rows(control, in.whole);
+  const auto live = static_cast<int>(control->live);
   const float2 normal = normaliser(in, live);
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
   const float share = live > 0 ? 1.0f / static_cast<float>(live) : 0.0f;
@@ -240,7 +248,7 @@ __global__ void __launch_bounds__(kThreads, kItems <= 16 && !kMagnet ? 3 : 1)
 template <class T, bool kMagnet>
 __global__ void __launch_bounds__(kThreads)
     long_loss_kernel(const Control* control, LossInput in, T* gradient, double* terms) {
-  const int live = live_rows(control, in.whole);
+  const auto live = static_cast<int>(control->live);
   const float2 normal = normaliser(in, live);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const float share = live > 0 ? 1.0f / static_cast<float>(live) : 0.0f;
@@ -307,7 +315,7 @@ __global__ void __launch_bounds__(kThreads)
 
 int pick_blocks(int rows) { return blocks_for(rows, kThreads); }
 
-void pick_rows(const Control* control, const std::int32_t* list, const float* advantage, int rows, std::int32_t* index,
+void pick_rows(Control* control, const std::int32_t* list, const float* advantage, int rows, std::int32_t* index,
                double* sums, cudaStream_t stream) {
   pick_kernel<<<pick_blocks(rows), kThreads, 0, stream>>>(control, list, advantage, rows, index, sums);
   launched("picking rows");

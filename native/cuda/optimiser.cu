@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) {
     const float norm = sqrtf(static_cast<float>(square)) / control->scale;
     const float limit = in.max_norm / (norm + 1e-6f);
-    const bool step = isfinite(norm) && control->stopped == 0 && live_rows(control, in.rows) > 0;
+    const bool step = isfinite(norm) && control->stopped == 0 && control->live > 0;
     shorten = step ? (limit < 1.0f ? limit : 1.0f) / control->scale : 0.0f;
   }
   __syncthreads();
@@ -105,7 +105,7 @@ __global__ void count_step(Control* control, AdamInput in, const double* norms) 
     if (threadIdx.x == 0) term[k] = part;
   }
   if (threadIdx.x != 0) return;
-  const bool nothing = live_rows(control, in.rows) == 0;
+  const bool nothing = control->live == 0;
   control->minibatch += 1;
   if (control->stopped != 0 || nothing) return;
   const float norm = sqrtf(static_cast<float>(square)) / control->scale;

@@ -237,7 +237,6 @@ class Picker:
         self.native.adam_step(
             self.control.address,
             64,
-            self.size,
             parameters,
             0,
             "float32",

@@ -259,11 +259,10 @@ def test_widths_the_native_layers_cannot_do_go_to_torch():
 def adam(player, layers, gradients, control, mean, square):
     native = need_cuda()
     norms = torch.zeros(native.adam_blocks(), dtype=torch.float64, device="cuda")
-    control.write(usable=1 << 30)
+    control.write(live=1)
     native.adam_step(
         control.address,
         len(player.flat),
-        1,
         player.flat.data_ptr(),
         0 if player.small is player.flat else player.small.data_ptr(),
         layers.gradient_precision,

@@ -230,7 +230,7 @@ class Stepper:
         self.adam = torch.optim.Adam([self.theirs], lr=lr, eps=1e-5)
         self.native.begin_update(self.control.address, lr, 0.0, stream_now())
         self.native.begin_pass(self.control.address, 1, 0.0, stream_now())
-        self.control.write(usable=1 << 30)
+        self.control.write(live=1)
 
     def state(self):
         kept = [self.weights, self.mean, self.square, *([self.small] if self.small is not None else [])]
@@ -244,7 +244,6 @@ class Stepper:
         self.native.adam_step(
             self.control.address,
             len(self.weights),
-            1,
             self.weights.data_ptr(),
             0 if self.small is None else self.small.data_ptr(),
             self.precision,

@@ -1,5 +1,7 @@
 """How a run is shared out among ranks, and what is refused."""
 
+import os
+
 import pytest
 import torch
 
@@ -10,7 +12,7 @@ from playmill.games import PlaymillError
 from playmill.policies import Network
 from playmill.training.config import Train
 from playmill.training.ranked import LeadingLane, pack, unpack
-from playmill.training.ranks import ALONE, Alone, world_size
+from playmill.training.ranks import ALONE, Alone, take_card, world_size
 from playmill.training.runs import create_run
 from playmill.training.trainer import Trainer
 
@@ -28,8 +30,8 @@ from playmill.training.trainer import Trainer
             "threads (2) cannot be shared out evenly among 4 ranks; take a multiple of 4, as --threads 4",
         ),
         (
-            {"ranks": 2, "threads": 2, "device": "cuda"},
-            "ranks train on CPUs; with --device cuda a run has one card: leave --ranks out",
+            {"ranks": 2, "threads": 1, "games": 101, "device": "cuda"},
+            "games (101) cannot be shared out evenly among 2 ranks; take a multiple of 2, as --games 102",
         ),
     ],
 )
@@ -50,6 +52,32 @@ def test_a_run_of_several_ranks_is_not_trained_by_one(tmp_path):
     with pytest.raises(PlaymillError, match="is for 2 ranks, and 1 were started"):
         Trainer(run, None)
     run.release()
+
+
+@pytest.mark.parametrize(
+    ("shown", "place", "card"),
+    [
+        (None, "0", "0"),
+        (None, "3", "3"),
+        ("4,7", "1", "7"),
+        ("GPU-ab, GPU-cd", "1", "GPU-cd"),
+        ("5", None, "5"),
+    ],
+)
+def test_a_rank_takes_the_card_of_its_place(monkeypatch, shown, place, card):
+    for name, value in (("CUDA_VISIBLE_DEVICES", shown), ("LOCAL_RANK", place)):
+        monkeypatch.setenv(name, value or "")  # whatever it was comes back after the test
+        if value is None:
+            monkeypatch.delenv(name)
+    take_card()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == card
+
+
+def test_a_rank_without_a_card_is_refused(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(PlaymillError, match="CUDA_VISIBLE_DEVICES=4,7 has no card for rank 2"):
+        take_card()
 
 
 def test_the_environment_names_the_rank(monkeypatch):

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+import math
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from playmill.training.config import Checkpoints, Evaluation, Opponents, Teacher
 from playmill.training.lane import CpuLane
 from playmill.training.runs import create_run, open_run
 from playmill.training.shards import Shards
-from playmill.training.teacher import lesson, teacher_likelihood
+from playmill.training.teacher import lesson, teacher_logs
 from playmill.training.trainer import Trainer
 from tests.contract.lessons import check_lesson
 
@@ -120,7 +121,8 @@ def test_games_are_played_as_always_and_the_answers_are_the_bots(bot):
     lessons = taught.collect(policy, [], 0, Stopwatch(), teacher=bot)
     assert plain.snapshot() == taught.snapshot()
     likely = check_lesson(spec, bot, plain.seeds[0], played, lessons, policy, 1e-4)
-    assert float(teacher_likelihood(lessons)) == pytest.approx(likely, rel=1e-4)
+    logs, count = teacher_logs(lessons)
+    assert math.exp(logs / count) == pytest.approx(likely, rel=1e-4)
     lane.close()
 
 

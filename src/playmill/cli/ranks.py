@@ -35,6 +35,7 @@ def start_ranks(args: Sequence[str], count: int, run: Path) -> None:
         os.environ |= {
             MEETING_FILE: f"{folder}/ranks",
             "GLOO_SOCKET_IFNAME": "lo",
+            "NCCL_SOCKET_IFNAME": "lo",
             "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
             "OMP_NUM_THREADS": "1",
         }

@@ -22,10 +22,10 @@ from playmill.league.evaluate import Player
 from playmill.league.policies import load_policy
 from playmill.league.ratings import Rating, rate
 from playmill.training.config import Train, load_recipe, recipe_names, to_dict
-from playmill.training.cuda.lane import need_card
+from playmill.training.cuda.lane import need_cards
 from playmill.training.fleet_folder import is_fleet, read_fleet
 from playmill.training.ranked import Follower
-from playmill.training.ranks import ALONE, Group, RankLost, Ranks, world_size
+from playmill.training.ranks import ALONE, Group, RankLost, Ranks, take_card, world_size
 from playmill.training.report import draw_curves, write_report
 from playmill.training.runs import (
     CHANGEABLE,
@@ -76,7 +76,7 @@ def train_command(args: Sequence[str]) -> None:
         _train_rank(args, started)
     command = parse(list(args))
     if command.device == "cuda":
-        need_card()  # before a folder is made: what cannot be trained here leaves none behind
+        need_cards(command.ranks)  # before a folder is made: what cannot be trained here leaves none behind
     if command.ranks > 1:
         _train_ranks(args, command)
         return
@@ -112,7 +112,9 @@ def _train_rank(args: Sequence[str], count: int) -> NoReturn:
             raise
         raise SystemExit(2) from None
     end_with_parent()
-    ranks: Ranks = Group() if count > 1 else ALONE
+    if command.device == "cuda":
+        take_card()
+    ranks: Ranks = Group("nccl" if command.device == "cuda" else "") if count > 1 else ALONE
     try:
         if first:
             _train(command, ranks)
@@ -199,6 +201,9 @@ def _open(command: TrainCommand) -> RunFolder:
         path = command.run or new_run_path(Path("runs"), config.game)
         return create_run(path, config)
     run = open_run(command.resume)
+    if config.device == "cuda" and config.ranks != run.config.ranks:
+        run.release()
+        raise PlaymillError(f"games stay on their cards: go on with --ranks {run.config.ranks}")
     for field in dataclasses.fields(Train):
         old, new = getattr(run.config, field.name), getattr(config, field.name)
         if old != new and field.name not in CHANGEABLE:

@@ -195,11 +195,7 @@ class Train:
 
     def _check_ranks(self) -> None:
         _check(self.ranks >= 1, f"ranks must be at least 1, got {self.ranks}")
-        _check(
-            self.ranks == 1 or self.device == "cpu",
-            "ranks train on CPUs; with --device cuda a run has one card: leave --ranks out",
-        )
-        for name in ("games", "threads"):
+        for name in ("games",) if self.device == "cuda" else ("games", "threads"):
             value = getattr(self, name)
             _check(
                 value % self.ranks == 0,

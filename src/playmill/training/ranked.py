@@ -14,6 +14,7 @@ from playmill.checkpoints import fingerprint
 from playmill.games import GameSpec, PlaymillError
 from playmill.policies import Policy
 from playmill.training.config import Train, from_dict, to_dict
+from playmill.training.cuda.lane import CudaLane
 from playmill.training.lane import CpuLane, Done, Resident
 from playmill.training.ranks import Ranks
 
@@ -26,7 +27,7 @@ class LeadingLane(Resident):
     def __init__(self, config: Train, spec: GameSpec, precision: str | None, ranks: Ranks) -> None:
         """`precision`: as a checkpoint has it, or None to choose."""
         self.ranks = ranks
-        self.lane = CpuLane(config, spec, precision, ranks)
+        self.lane = rank_lane(config, spec, precision, ranks)
         self.precision, self.tell_every_s = self.lane.precision, self.lane.tell_every_s
         self._say("begin", config=to_dict(config), precision=self.precision)
 
@@ -38,12 +39,12 @@ class LeadingLane(Resident):
     def past(self) -> list[Policy]:
         return self.lane.past
 
-    def update(self, number: int, progress: float) -> Done:
+    def update(self, number: int, progress: float) -> Done | None:
         self._say("update", number=number, progress=progress)
         return self.lane.update(number, progress)
 
-    def wait(self) -> None:
-        return None
+    def wait(self) -> Done | None:
+        return self.lane.wait()
 
     def remember(self, keep: int) -> None:
         self._say("remember", keep=keep)
@@ -102,7 +103,7 @@ class Follower:
     def run(self) -> None:
         _, told = self._hear()
         config = from_dict(Train, told["config"])
-        lane = CpuLane(config, config.spec, told["precision"], self.ranks)
+        lane = rank_lane(config, config.spec, told["precision"], self.ranks)
         while True:
             call, told = self._hear()
             if call == "update":
@@ -126,7 +127,13 @@ class Follower:
         return call, arguments
 
 
-def _state(lane: CpuLane) -> bytes:
+def rank_lane(config: Train, spec: GameSpec, precision: str | None, ranks: Ranks) -> CpuLane | CudaLane:
+    """A rank's share of the run, on its CPUs or on its card."""
+    kind = CudaLane if config.device == "cuda" else CpuLane
+    return kind(config, spec, precision, ranks)
+
+
+def _state(lane: CpuLane | CudaLane) -> bytes:
     return pack({**lane.blobs(), _PRINT: fingerprint(lane.tensors()).encode()})
 
 

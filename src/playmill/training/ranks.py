@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Callable
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 import torch.distributed as dist
@@ -21,6 +21,10 @@ MEETING_FILE = "PLAYMILL_RANKS_FILE"
 
 PATIENCE = datetime.timedelta(minutes=30)
 """For a rank that is silent. One that has died is noticed at once; a long evaluation must fit in here."""
+
+
+CARD_PATIENCE = datetime.timedelta(minutes=5)
+"""For a card whose sums do not come; ranks begin every update together, so they are never far apart."""
 
 
 class RankLost(PlaymillError):
@@ -66,9 +70,10 @@ class Alone:
 
 
 class Group:
-    """Ranks that torchrun started, on CPUs, over gloo."""
+    """Ranks that torchrun started: over gloo, and between cards over NCCL."""
 
-    def __init__(self) -> None:
+    def __init__(self, cards: Literal["", "nccl", "gloo"] = "") -> None:
+        """`cards`: what carries tensors that lie on cards; gloo takes them through the host's memory."""
         self.rank, self.count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         file = os.environ.get(MEETING_FILE)
         try:
@@ -79,15 +84,22 @@ class Group:
                 )
             else:
                 dist.init_process_group("gloo", timeout=PATIENCE)
+            self._cards = dist.new_group(backend=cards, timeout=CARD_PATIENCE) if cards else None
         except (RuntimeError, ValueError) as error:
             raise RankLost(f"the {self.count} ranks of the run did not find each other: {error}") from None
 
     def sum(self, *tensors: Tensor) -> None:
+        if len(tensors) == 1 and tensors[0].is_contiguous():
+            self._add_up(tensors[0])
+            return
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        self._meet(lambda: dist.all_reduce(flat))
+        self._add_up(flat)
         parts = torch.split(flat, [tensor.numel() for tensor in tensors])
         for tensor, part in zip(tensors, parts, strict=True):
             tensor.copy_(part.view(tensor.shape))
+
+    def _add_up(self, tensor: Tensor) -> None:
+        self._meet(lambda: dist.all_reduce(tensor, group=self._cards if tensor.is_cuda else None))
 
     def same(self, data: bytes) -> bytes:
         size = torch.tensor([len(data)])
@@ -121,6 +133,16 @@ class Group:
 
 
 ALONE = Alone()
+
+
+def take_card() -> None:
+    """Leaves this rank the card of its place on its machine. Before anybody has looked for cards."""
+    place = int(os.environ.get("LOCAL_RANK", "0"))
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+    cards = [str(number) for number in range(place + 1)] if shown is None else shown.split(",")
+    if place >= len(cards):
+        raise PlaymillError(f"CUDA_VISIBLE_DEVICES={shown} has no card for rank {place} of this machine")
+    os.environ["CUDA_VISIBLE_DEVICES"] = cards[place].strip()
 
 
 def world_size() -> int | None:

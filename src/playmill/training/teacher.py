@@ -29,12 +29,6 @@ def write_answers(rows: Rollout, logits: Tensor, answers: Tensor) -> None:
     rows.log_probability.copy_(torch.where(mine, logs, rows.log_probability))
 
 
-def teacher_likelihood(rollout: Rollout) -> Tensor:
-    """How likely the policy thought the teacher's answers, as a geometric mean (a scalar)."""
-    logs, count = teacher_logs(rollout)
-    return (logs / count).exp()
-
-
 def teacher_logs(rollout: Rollout) -> tuple[Tensor, Tensor]:
     """Log-probabilities of the teacher's answers: their sum and their number, both float64."""
     mine = rollout.driver == 0

@@ -17,12 +17,11 @@ from playmill.games import PlaymillError
 from playmill.league.policies import check_schema
 from playmill.policies import Policy
 from playmill.telemetry.metrics import MetricsLog, read_metrics
-from playmill.training.cuda.lane import CudaLane
 from playmill.training.engine_lane import EngineLane
 from playmill.training.evaluations import COPIES, Reader
 from playmill.training.judge import Judge
-from playmill.training.lane import CpuLane, Done, Lane, seating_seed
-from playmill.training.ranked import LeadingLane
+from playmill.training.lane import Done, Lane, seating_seed
+from playmill.training.ranked import LeadingLane, rank_lane
 from playmill.training.ranks import ALONE, Ranks
 from playmill.training.runs import RunFolder
 from playmill.training.status import Status
@@ -375,6 +374,4 @@ def _lane(run: RunFolder, saved: Checkpoint | None, ranks: Ranks) -> Lane:
         return EngineLane(config, spec, precision, run.path)
     if ranks.count > 1:
         return LeadingLane(config, spec, precision, ranks)
-    if config.device == "cpu":
-        return CpuLane(config, spec, precision)
-    return CudaLane(config, spec, precision)
+    return rank_lane(config, spec, precision, ranks)

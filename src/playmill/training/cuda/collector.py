@@ -19,7 +19,7 @@ from playmill.pools.lanes import need_cuda
 from playmill.training.config import Opponents
 from playmill.training.cuda.control import Control
 from playmill.training.cuda.layers import Player, captured, make_layers, stream_now
-from playmill.training.teacher import teacher_likelihood, write_answers
+from playmill.training.teacher import teacher_logs, write_answers
 
 STREAMS = 2
 """Shares of the games that go round on their own: one's rules run beside the other's layers."""
@@ -34,6 +34,28 @@ class Learnable:
     advantage: Tensor  # [T * N] float32
     usable: Tensor  # [T * N] uint8
     rows: Tensor  # [T * N] int32, those to learn from first
+
+
+class Told:
+    """Numbers about a rollout that are sums over games, so ranks can add up theirs: one vector, by name."""
+
+    def __init__(self, spec: GameSpec, numbers: Tensor) -> None:
+        self.spec, self.numbers, stats = spec, numbers, len(spec.stats)
+        self.sums, self.counts = numbers[:stats], numbers[stats : 2 * stats]
+        """Of the game's statistics where the learner sat."""
+        self.lesson = numbers[2 * stats : 2 * stats + 2]
+        """Log-probabilities of the teacher's answers in the last lesson, and their number."""
+        self.usable, self.games, self.asked_to_end = (numbers[2 * stats + i :][:1] for i in range(2, 5))
+        """Rows to learn from; games that ended; ranks that got a signal."""
+
+    def stats(self) -> dict[str, float]:
+        """Means of the statistics, of those that were counted."""
+        named = zip(self.spec.stats, self.sums.tolist(), self.counts.tolist(), strict=True)
+        return {name: total / count for name, total, count in named if count}
+
+    def likelihood(self) -> float:
+        """How likely the policy thought the teacher's answers, as a geometric mean."""
+        return float((self.lesson[0] / self.lesson[1]).exp())
 
 
 class CudaCollector:
@@ -75,8 +97,7 @@ class CudaCollector:
         parts = STREAMS if games >= ALONE else 1
         edges = [games * i // parts // 16 * 16 if i < parts else games for i in range(parts + 1)]
         self.parts = [_Part(self, edges[i], edges[i + 1]) for i in range(parts)]
-        self.likelihood = torch.zeros((), dtype=torch.float64, device="cuda")
-        """Of the teacher's answers in the last lesson."""
+        self.told = Told(spec, torch.zeros(2 * len(spec.stats) + 5, dtype=torch.float64, device="cuda"))
         self._graph: torch.cuda.CUDAGraph | None = None
         self._taught = False  # what the graph plays
         self.look()
@@ -155,7 +176,7 @@ class CudaCollector:
             stream,
         )
         if taught:
-            self.likelihood.copy_(teacher_likelihood(rollout))
+            self.told.lesson.copy_(torch.stack(teacher_logs(rollout)))
         elif self.ppo.top_advantages < 1.0:
             order, kept = rows_by_advantage(
                 out.advantage, out.usable, self.ppo.top_advantages, self.ppo.normalise
@@ -163,6 +184,13 @@ class CudaCollector:
             out.rows.copy_(order)
             self.control.counter("usable").copy_(kept)
         self.pool.native.take_tallies(self.tallies.data_ptr(), stream)
+        if not taught:
+            self.told.lesson.zero_()
+        mine = self.tallies[: len(self.spec.stats)]  # cells of a double and a 64-bit count
+        self.told.sums.copy_(mine[:, 0])
+        self.told.counts.copy_(mine.view(torch.int64)[:, 1])
+        self.told.usable.copy_(self.control.counter("usable"))
+        self.told.games.copy_(self.control.counter("games"))
 
 
 class _Part:

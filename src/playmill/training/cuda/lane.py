@@ -18,25 +18,25 @@ from playmill.policies import Policy
 from playmill.pools.cuda import CardFull
 from playmill.pools.lanes import need_cuda
 from playmill.training.config import Train
-from playmill.training.cuda.collector import CudaCollector, block_seating
+from playmill.training.cuda.collector import CudaCollector, Told, block_seating
 from playmill.training.cuda.control import Control
 from playmill.training.cuda.layers import make_layers
 from playmill.training.cuda.learner import CudaLearner
 from playmill.training.cuda.room import out_of_room
 from playmill.training.lane import Done, Resident, new_policy, past_policy, past_tensors
 from playmill.training.learner import LOSS_TERMS
+from playmill.training.ranks import ALONE, Ranks
 from playmill.training.utilisation import Ceilings, measure_ceilings, utilisation, work_per_turn
 
 
 @dataclass
-class _Told:
+class _Update:
     """The numbers of one update on their way to the host."""
 
     number: int
     rates: tuple[float, float]
     control: Tensor
-    tallies: Tensor
-    likelihood: Tensor
+    rollout: Told
     begun: torch.cuda.Event
     played: torch.cuda.Event
     learnt: torch.cuda.Event
@@ -47,14 +47,16 @@ class CudaLane(Resident):
 
     tell_every_s = 0.1  # small runs make hundreds of updates a second; writing each would hold the card up
 
-    def __init__(self, config: Train, spec: GameSpec, precision: str | None) -> None:
+    def __init__(self, config: Train, spec: GameSpec, precision: str | None, ranks: Ranks = ALONE) -> None:
         """`precision`: as a checkpoint has it, or None to choose."""
-        self.config, self.spec = config, spec
+        self.config, self.spec, self.ranks = config, spec, ranks
+        self.games = config.games // ranks.count
+        self.asked_to_end = False
         self.native = need_card()
         self.precision = precision or ("bfloat16" if config.precision == "auto" else config.precision)
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self._filled = 0
-        self._waiting: _Told | None = None
+        self._waiting: _Update | None = None
         self._usable: dict[int, int] = {}  # rows to learn from, by the number of the update
         self._work = work_per_turn(spec, config.network)
         self._ceilings = ceilings()
@@ -67,18 +69,20 @@ class CudaLane(Resident):
     def _build(self) -> None:
         config, spec, ppo = self.config, self.spec, self.config.ppo
         self.control = Control(self.precision)
-        minibatch = min(ppo.minibatch, config.games * config.steps)
+        minibatch = min(max(1, ppo.minibatch // self.ranks.count), self.games * config.steps)
         rows = max(1, minibatch // ppo.accumulate)
         layers = make_layers(spec, config.network, self.precision, rows, True)
         self.player = layers.place(new_policy(config, spec))
-        self.learner = CudaLearner(spec, self.player, layers, ppo, config.seed, self.control, minibatch)
+        self.learner = CudaLearner(
+            spec, self.player, layers, ppo, config.seed, self.control, minibatch, self.ranks
+        )
         keep = config.opponents.keep if config.opponents.past else 0
         self._past = [self.player.twin() for _ in range(keep)]
         self.collector = CudaCollector(
             spec,
-            config.games,
+            self.games,
             config.steps,
-            config.seed,
+            rank_seed(config.seed, self.ranks.rank),
             player=self.player,
             control=self.control,
             ppo=ppo,
@@ -87,7 +91,7 @@ class CudaLane(Resident):
             teacher=config.teacher.bot,
         )
         # Two sets, in turns: one is filled while the other is read.
-        told = (self.control.tensor, self.collector.tallies, self.collector.likelihood)
+        told = (self.control.tensor, self.collector.told.numbers)
         self._pinned = [[_pinned_like(tensor) for tensor in told] for _ in range(2)]
         torch.cuda.synchronize()
 
@@ -125,7 +129,8 @@ class CudaLane(Resident):
 
     def seat(self, seed: int) -> None:
         opponents, blocks = self.config.opponents, self.collector.past_rows
-        drivers = block_seating(self.spec, opponents, self.config.games, blocks, self._filled, seed)
+        named = rank_seed(seed, self.ranks.rank)
+        drivers = block_seating(self.spec, opponents, self.games, blocks, self._filled, named)
         with torch.cuda.stream(self.stream):
             self.collector.set_drivers(drivers)
 
@@ -137,8 +142,8 @@ class CudaLane(Resident):
     def blobs(self) -> dict[str, bytes]:
         with torch.cuda.stream(self.stream):
             return {
-                "pool.bin": self.collector.pool.snapshot(),
-                "control.bin": self.control.dump(),
+                self._named("pool"): self.collector.pool.snapshot(),
+                self._named("control"): self.control.dump(),
                 "usable.json": json.dumps(sorted(self._usable.items())).encode(),
             }
 
@@ -154,30 +159,35 @@ class CudaLane(Resident):
                     view.copy_(weights[name].detach())
                 self._past[i].refresh()
             self._filled = meta["past"]
-            self.collector.pool.restore(blobs["pool.bin"])
+            self.collector.pool.restore(blobs[self._named("pool")])
             self.collector.look()
-            self.control.load(blobs["control.bin"])
+            self.control.load(blobs[self._named("control")])
             self._usable = dict(json.loads(blobs["usable.json"]))
             self.stream.synchronize()
 
     def close(self) -> None:
         self.stream.synchronize()
 
-    def _enqueue(self, number: int, progress: float) -> _Told:
+    def _named(self, what: str) -> str:
+        """A file of the checkpoint that is this rank's."""
+        return f"{what}-{self.ranks.rank}.bin" if self.ranks.rank else f"{what}.bin"
+
+    def _enqueue(self, number: int, progress: float) -> _Update:
         begun, played, learnt = (_event() for _ in range(3))
         collector, learner = self.collector, self.learner
         taught = number < self.config.lessons
         begun.record(self.stream)
         collector.collect(taught)
         played.record(self.stream)
+        collector.told.asked_to_end.fill_(self.asked_to_end)
+        self.ranks.sum(collector.told.numbers)
         rollout, learnable, usable = collector.rollout, collector.learnable, self._rows(number)
         rates = learner.update(rollout, learnable, usable, number, progress, taught)
-        control, tallies, likelihood = self._pinned[number % 2]
+        control, told = self._pinned[number % 2]
         control.copy_(self.control.tensor, non_blocking=True)
-        tallies.copy_(collector.tallies, non_blocking=True)
-        likelihood.copy_(collector.likelihood, non_blocking=True)
+        told.copy_(collector.told.numbers, non_blocking=True)
         learnt.record(self.stream)
-        return _Told(number, rates, control, tallies, likelihood, begun, played, learnt)
+        return _Update(number, rates, control, Told(self.spec, told), begun, played, learnt)
 
     def _rows(self, number: int) -> int:
         """About how many rows this update has to learn from: as many as the one two before it, whose count is
@@ -186,15 +196,15 @@ class CudaLane(Resident):
         for known in [n for n in self._usable if n < number - 2 or n < lessons <= number]:
             del self._usable[known]
         if not self._usable:
-            self._usable[number] = int(self.control.parse(self.control.tensor.cpu())["usable"])
+            self._usable[number] = int(self.collector.told.usable)
         return self._usable[min(self._usable)]
 
-    def _read(self, told: _Told | None) -> Done | None:
+    def _read(self, told: _Update | None) -> Done | None:
         if told is None:
             return None
         told.learnt.synchronize()
         numbers = self.control.parse(told.control)
-        self._usable[told.number] = int(numbers["usable"])
+        self._usable[told.number] = int(told.rollout.usable)
         steps = max(int(numbers["steps"]), 1)
         losses = {
             name: float(total) / steps for name, total in zip(LOSS_TERMS, numbers["terms"], strict=True)
@@ -202,19 +212,19 @@ class CudaLane(Resident):
         losses |= {"lr": told.rates[0], "entropy_weight": told.rates[1], "epochs": float(numbers["passes"])}
         losses["gradient_norm"] = float(numbers["gradient_norm"])
         if told.number < self.config.lessons:
-            losses["teacher_likelihood"] = float(told.likelihood)
+            losses["teacher_likelihood"] = told.rollout.likelihood()
         phases = {
             "rollout": told.begun.elapsed_time(told.played) * 1e-3,
             "update": told.played.elapsed_time(told.learnt) * 1e-3,
         }
-        turns = self.config.games * self.config.steps
+        turns = self.games * self.config.steps
         used = utilisation(
             self._work,
             phases,
             turns,
             steps * self.learner.minibatch / turns,
             self._ceilings,
-            games=self.config.games,
+            games=self.games,
             minibatch=self.learner.minibatch,
         )
         return Done(
@@ -222,19 +232,18 @@ class CudaLane(Resident):
             seconds=told.begun.elapsed_time(told.learnt) * 1e-3,
             phases=phases,
             losses=losses,
-            stats=self._stats(told.tallies),
-            games=int(numbers["games"]),
+            stats=told.rollout.stats(),
+            games=int(told.rollout.games),
             skipped=int(numbers["skipped"]),
             restored=0,  # a step whose gradient is not finite is never taken: weights stay finite
             utilisation=used,
+            asked_to_end=bool(told.rollout.asked_to_end),
         )
 
-    def _stats(self, tallies: Tensor) -> dict[str, float]:
-        """Means of the learner's statistics; cells are (double sum, 64-bit count)."""
-        cells = tallies[: len(self.spec.stats)]
-        counts = cells.numpy().view(np.uint64)[:, 1]
-        named = zip(self.spec.stats, cells[:, 0].tolist(), counts.tolist(), strict=True)
-        return {name: total / count for name, total, count in named if count}
+
+def rank_seed(seed: int, rank: int) -> int:
+    """Names what is random on one rank; the first has the run's own."""
+    return seed if rank == 0 else int(np.random.SeedSequence((seed, rank)).generate_state(1, np.uint64)[0])
 
 
 def need_card() -> Any:
@@ -246,6 +255,17 @@ def need_card() -> Any:
             "install torch for CUDA, or train on the CPU with --device cpu"
         )
     return module
+
+
+def need_cards(count: int) -> None:
+    """As many cards on this machine; otherwise one line on what is missing."""
+    need_card()
+    found = torch.cuda.device_count()
+    if found < count:
+        raise PlaymillError(
+            f"{count} ranks on cards need {count} of them, and this machine has {found}; "
+            f"take --ranks {found}, or start ranks on several machines with torchrun (docs/ranks.md)"
+        )
 
 
 @functools.cache

@@ -3,6 +3,8 @@ graph. The host says how often; it never waits for a minibatch."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,6 +17,7 @@ from playmill.training.cuda.collector import Learnable
 from playmill.training.cuda.control import Control
 from playmill.training.cuda.layers import Layers, Player, captured, stream_now
 from playmill.training.learner import kept_of_average, scheduled
+from playmill.training.ranks import ALONE, Ranks
 from playmill.training.teacher import lesson
 
 
@@ -30,10 +33,12 @@ class CudaLearner:
         seed: int,
         control: Control,
         minibatch: int,
+        ranks: Ranks = ALONE,
     ) -> None:
-        """`layers` have room for a part of a minibatch (minibatch / cfg.accumulate rows)."""
+        """`layers` have room for a part of a minibatch (minibatch / cfg.accumulate rows). Every rank has a
+        minibatch like this, and what is learnt is learnt from all of them."""
         self.spec, self.player, self.layers, self.cfg, self.seed = spec, player, layers, cfg, seed
-        self.control = control
+        self.control, self.ranks = control, ranks
         self.native = need_cuda()
         self.part = max(1, minibatch // cfg.accumulate)
         self.minibatch = self.part * cfg.accumulate
@@ -48,8 +53,8 @@ class CudaLearner:
         self.sums = _doubles(2 * self.native.pick_blocks(self.minibatch))
         self.terms = _doubles(cfg.accumulate * self.blocks * 6)
         self.norms = _doubles(self.native.adam_blocks())
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._taught = False  # what the graph learns from
+        self._graphs: list[torch.cuda.CUDAGraph] = []  # of a step, with what ranks add up between them
+        self._taught = False  # what the graphs learn from
 
     @property
     def judged(self) -> Player:
@@ -65,19 +70,18 @@ class CudaLearner:
         progress: float,
         taught: bool = False,
     ) -> tuple[float, float]:
-        """Puts one update on the stream: `epochs` passes over about `usable` rows. Learning rate and
-        entropy weight it was told. `taught`: the rollout's actions are a teacher's, all of them good."""
-        if self._graph is None or taught != self._taught:
+        """Puts one update on the stream: `epochs` passes over about `usable` rows of all ranks. Learning rate
+        and entropy weight it was told. `taught`: the rollout's actions are a teacher's, all of them good."""
+        if not self._graphs or taught != self._taught:
             self._capture(rollout, learnable, taught)
-        assert self._graph is not None
         cfg = lesson(self.cfg) if taught else self.cfg
         lr, entropy_weight = scheduled(cfg, progress)
         stream, control = stream_now(), self.control.address
         self.native.begin_update(control, lr, entropy_weight, stream)
         for epoch in range(cfg.epochs):
             self.native.begin_pass(control, self._key(number, epoch), cfg.target_kl, stream)
-            for _ in range(max(1, usable // self.minibatch)):
-                self._graph.replay()
+            for _ in range(max(1, usable // (self.minibatch * self.ranks.count))):
+                self._replay()
         self._follow(number)
         return lr, entropy_weight
 
@@ -119,37 +123,66 @@ class CudaLearner:
 
     def _capture(self, rollout: Rollout, learnable: Learnable, taught: bool) -> None:
         torch.cuda.synchronize()
-        self._graph, self._taught = None, taught
+        self._graphs, self._taught = [], taught
         # The trial run that loads kernels and chooses algorithms must leave no trace.
         kept = [self.player.flat, self.player.small, self.mean, self.square, self.control.tensor]
         before = [tensor.clone() for tensor in kept]
-        self._step(rollout, learnable, taught)
+        parts: list[Callable[[], None]] = [
+            lambda: self._pick(learnable),
+            lambda: self._slopes(rollout, learnable, taught),
+            self._move,
+        ]
+        for part in parts:
+            part()
         torch.cuda.synchronize()
-        self._graph = torch.cuda.CUDAGraph()
-        with captured(self._graph):
-            self._step(rollout, learnable, taught)
+        # One process needs no word from others, and has one graph.
+        for together in [parts] if self.ranks.count == 1 else [[part] for part in parts]:
+            graph = torch.cuda.CUDAGraph()
+            with captured(graph):
+                for part in together:
+                    part()
+            self._graphs.append(graph)
         for tensor, was in zip(kept, before, strict=True):
             tensor.copy_(was)
         torch.cuda.synchronize()
 
-    def _step(self, rollout: Rollout, learnable: Learnable, taught: bool) -> None:
-        """One gradient step on the control's minibatch."""
-        native, cfg, stream, control = self.native, self.cfg, stream_now(), self.control.address
-        native.pick_rows(
-            control,
+    def _replay(self) -> None:
+        """One gradient step on the control's minibatch of every rank."""
+        if self.ranks.count == 1:
+            self._graphs[0].replay()
+            return
+        pick, slopes, move = self._graphs
+        pick.replay()
+        self.ranks.sum(self.control.counter("live"))
+        self.ranks.sum(self.sums)
+        slopes.replay()
+        # After this every rank has the same numbers, and comes to the same ends.
+        self.ranks.sum(self.gradients)
+        self.ranks.sum(self.terms)
+        move.replay()
+
+    def _pick(self, learnable: Learnable) -> None:
+        """The rows of the minibatch, and the sums of their advantages."""
+        self.native.pick_rows(
+            self.control.address,
             learnable.rows.data_ptr(),
             learnable.advantage.data_ptr(),
             self.minibatch,
             self.index.data_ptr(),
             self.sums.data_ptr(),
-            stream,
+            stream_now(),
         )
-        for part in range(cfg.accumulate):
+
+    def _slopes(self, rollout: Rollout, learnable: Learnable, taught: bool) -> None:
+        """The gradient on the minibatch."""
+        for part in range(self.cfg.accumulate):
             self._part(rollout, learnable, part, taught)
-        native.adam_step(
-            control,
+
+    def _move(self) -> None:
+        """The step along it."""
+        self.native.adam_step(
+            self.control.address,
             len(self.player.flat),
-            self.minibatch,
             self.player.flat.data_ptr(),
             0 if self.player.small is self.player.flat else self.player.small.data_ptr(),
             self.layers.gradient_precision,
@@ -157,12 +190,12 @@ class CudaLearner:
             self.mean.data_ptr(),
             self.square.data_ptr(),
             self.layers.head_cells,
-            cfg.max_grad_norm,
+            self.cfg.max_grad_norm,
             self.control.precision == "float16",
             self.terms.data_ptr(),
-            cfg.accumulate * self.blocks,
+            self.cfg.accumulate * self.blocks,
             self.norms.data_ptr(),
-            stream,
+            stream_now(),
         )
 
     def _part(self, rollout: Rollout, learnable: Learnable, part: int, taught: bool) -> None:
