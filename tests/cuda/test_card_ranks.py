@@ -146,9 +146,9 @@ def test_two_cards_with_the_same_games_learn_what_one_does(mirrored, network, pr
 
 
 def test_lessons_are_those_of_all_cards(mirrored):
-    teacher = Teacher(bot="greedy", turns=3 * 512 * 16)
+    teacher = Teacher(bot="tight", turns=3 * 512 * 16)
     together, told = alone(settings(2, 512, 1024, teacher=teacher), 5, mirrored)
-    half = Teacher(bot="greedy", turns=3 * 256 * 16)
+    half = Teacher(bot="tight", turns=3 * 256 * 16)
     one, expected = alone(settings(1, 256, 512, teacher=half), 5)
     assert same(together, one)
     likely = [[done.losses.get("teacher_likelihood") for done in run] for run in (told, expected)]

@@ -407,7 +407,7 @@ def test_a_minibatch_without_a_live_row_moves_nothing():
     stepper = Stepper()
     stepper.step(next(gradients(1024, 1)))
     before, steps = stepper.state(), read(stepper.control)["steps"]
-    stepper.control.write(usable=0)
+    stepper.control.write(live=0)
     stepper.step(torch.zeros(1024, device="cuda"))
     assert all(torch.equal(a, b) for a, b in zip(stepper.state(), before, strict=True))
     assert read(stepper.control)["steps"] == steps == 1

@@ -4,8 +4,10 @@ waits for the host, and weights stay where they are."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -26,9 +28,18 @@ def stream_now() -> int:
     return int(torch.cuda.current_stream().cuda_stream)
 
 
-def captured(graph: torch.cuda.CUDAGraph) -> torch.cuda.graph:
+@contextlib.contextmanager
+def captured(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
     """Captures what is put on the current stream. Other threads may use the card meanwhile."""
-    return torch.cuda.graph(graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local")
+    collects = gc.isenabled()
+    gc.disable()  # what is collected may have been on the card, and freeing it there would spoil the capture
+    try:
+        stream = torch.cuda.current_stream()
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 class Player:
