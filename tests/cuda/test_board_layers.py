@@ -1,5 +1,6 @@
 """Networks over boards on the card: the policy of the CPU, its gradients, under a graph, in every view."""
 
+import dataclasses
 import gc
 import math
 
@@ -70,11 +71,12 @@ class Setup:
         gradients = torch.autograd.grad(heads, list(self.policy.parameters()), slopes)
         return torch.cat((out.logits, out.value[:, None]), 1).detach(), gradients
 
-    def compare(self, view, near):
+    def compare(self, view, near, slope_near=None):
+        """`slope_near`: for gradients, where it is not ten times as much."""
         heads, gradients = self.by_cpu(view)
         assert error(self.heads[:, : self.spec.actions + 1], heads) < near
         for (name, found), wanted in zip(self.player.views(self.gradients).items(), gradients, strict=True):
-            assert error(found, wanted) < 10 * near, name
+            assert error(found, wanted) < (slope_near or 10 * near), name
 
 
 def error(found, wanted):
@@ -85,11 +87,23 @@ def error(found, wanted):
 @every_body
 @sizes
 @pytest.mark.parametrize("turned", [False, True], ids=["plain", "turned"])
-def test_the_card_computes_the_policy_of_the_cpu_and_its_gradient(network, height, width, players, turned):
+@pytest.mark.parametrize(
+    ("activation", "slope_near"),
+    [
+        ("gelu", 1e-3),
+        # Another order of additions may put an input on the other side of the kink, and with it a slope:
+        # two ways to convolve on the CPU differ by up to 0.02.
+        ("relu", 0.03),
+    ],
+)
+def test_the_card_computes_the_policy_of_the_cpu_and_its_gradient(
+    network, height, width, players, turned, activation, slope_near
+):
+    network = dataclasses.replace(network, activation=activation)
     setup = Setup(generals(height, width, players), network)
     view = torch.arange(ROWS) % setup.spec.board.symmetries if turned else None
     setup.step(None if view is None else view.cuda())
-    setup.compare(view, 1e-4)
+    setup.compare(view, 1e-4, slope_near)
 
 
 @every_body

@@ -174,7 +174,8 @@ def test_the_same_logits_give_the_same_actions(game, options, greedy):
         np.testing.assert_allclose(np.asarray(both.log_probability), logs, rtol=1e-5, atol=1e-5)
         np.testing.assert_array_equal(np.asarray(both.value), heads[:, both.spec.actions])
         both.compare_outcome(chosen)
-    assert single > 100 or game in ("kuhn", "leduc")
+    # Two games always leave a choice, and so does a board on which generals begin with an army.
+    assert single > 100 or game in ("kuhn", "leduc") or options.get("preset") == "source"
     assert same_stats(both.cpu.stats(), both.card.stats())
 
 

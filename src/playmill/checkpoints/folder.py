@@ -101,7 +101,9 @@ def fingerprint(tensors: Mapping[str, torch.Tensor]) -> str:
         tensor = tensors[name].detach().cpu().contiguous()
         head = json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode()
         digest.update(len(head).to_bytes(8, "little") + head)
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        # Of one element, a stride other than 1 is contiguous too.
+        flat = tensor.reshape(-1).clone(memory_format=torch.contiguous_format)
+        digest.update(flat.view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
