@@ -269,7 +269,9 @@ def test_kill_9_at_any_moment_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
     saver = python(SAVE_UNTIL_KILLED, root)
     assert saver.stdin is not None
     assert saver.stdout is not None
-    for _ in range(50):
+    for kills in range(300):
+        if kills >= 50 and before > 20:  # on a busy machine fewer saves fit between two kills
+            break
         saver.stdin.write(f"{chance.uniform(0.005, longest)}\n")
         saver.stdin.flush()
         assert saver.stdout.readline() == f"{int(signal.SIGKILL)}\n"
