@@ -16,7 +16,7 @@ from benchmarks.broker import free_port
 from playmill.experience import redis_link, spool
 from playmill.experience.ledger import Ledger
 from playmill.experience.redis_link import Link, key
-from playmill.experience.redis_receiver import LETTERS, RedisReceiver
+from playmill.experience.redis_receiver import GROUP, LETTERS, RedisReceiver
 from playmill.experience.redis_sender import RedisSender
 from playmill.experience.segment import BadSegment, Identity, decode
 from playmill.games import PlaymillError
@@ -342,6 +342,8 @@ def test_a_learner_that_comes_later_takes_over_what_the_first_one_held(carrier):
     assert len(take(first, 4)) == 4
     with closing(carrier.receiver()) as (second,):
         assert [delivery.identity for delivery in take(second, 4)] == names
+    stream = key(RUN, "experience")
+    assert len(Link(carrier.url).client().xinfo_consumers(stream, GROUP)) == 1
 
 
 def test_the_commands_that_the_documents_name_are_enough(redis_server, tmp_path):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import secrets
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +14,8 @@ from playmill.experience.redis_sender import AGAIN, AT_LAST, Limits
 from playmill.experience.segment import LIMIT, Identity, check_run
 from playmill.games import PlaymillError
 
-GROUP = "learner"
+GROUP = CONSUMER = "learner"
+"""One name for all processes that take the learner's place, so that the group does not grow with them."""
 CLAIM = 30.0
 """Seconds between two looks for deliveries that nobody holds; younger ones may still be on their way."""
 BLOCK = 1.0
@@ -45,7 +44,6 @@ class RedisReceiver:
         self._link = Link(url, password)
         self._stream, self._names = key(run, "experience"), key(run, "waiting")
         self._marks, self._dead, self._refusals = key(run, "produced"), key(run, "dead"), key(run, "refused")
-        self._me = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._held: dict[bytes, Identity] = {}
         """Delivered and not acknowledged."""
         self._freed: dict[bytes, Identity | None] = {}
@@ -151,10 +149,10 @@ class RedisReceiver:
         client = self._link.client()
         if self._found:
             ids = [self._found.popleft() for _ in range(min(count, len(self._found)))]
-            return self._deliver(client.xclaim(self._stream, GROUP, self._me, 0, ids))
+            return self._deliver(client.xclaim(self._stream, GROUP, CONSUMER, 0, ids))
         block = int(1000 * min(within, BLOCK)) or None
         try:
-            reply = client.xreadgroup(GROUP, self._me, {self._stream: ">"}, count=count, block=block)
+            reply = client.xreadgroup(GROUP, CONSUMER, {self._stream: ">"}, count=count, block=block)
         except self._link.redis.ResponseError as error:
             if "NOGROUP" not in str(error):
                 raise
