@@ -17,6 +17,7 @@ from benchmarks.bars import Bar, Result
 from playmill.algorithms import PPO
 from playmill.policies import Network
 from playmill.pools.remote import RemotePool
+from playmill.telemetry.metrics import read_metrics
 from playmill.training.config import Checkpoints, Evaluation, Train
 from playmill.training.engine_lane import EngineLane
 from playmill.training.engine_settings import Actors
@@ -36,10 +37,13 @@ BATCH_S = STEPS * SEGMENTS / CEILING
 def measure(say: Callable[[str], None], quick: bool) -> Result:
     details: dict[str, Any] = {"nominal": CEILING, "batch_s": BATCH_S}
     before = _alone(3.0 if quick else 10.0)
-    for inference in ("actor",) if quick else ("actor", "process"):
-        found = _trained(inference, 6.0 if quick else 30.0)
-        say(f"decisions in the {inference}: " + ", ".join(f"{k} {v:,.3g}" for k, v in found.items()))
-        details[inference] = found
+    kinds = [("actor", "actor", False), ("process", "process", False), ("evaluated", "actor", True)]
+    for name, inference, evaluated in kinds[:1] if quick else kinds:
+        found = _trained(inference, 6.0 if quick else 30.0, evaluated)
+        beside = ", an evaluator beside" if evaluated else ""
+        told = ", ".join(f"{key} {value:,.3g}" for key, value in found.items())
+        say(f"decisions in the {inference}{beside}: {told}")
+        details[name] = found
     ceiling = details["engines_alone"] = (before + _alone(3.0 if quick else 10.0)) / 2
     say(f"engines alone: {ceiling:,.0f} decisions a second of {CEILING:,.0f}")
     best = details["actor"]
@@ -67,7 +71,8 @@ class _Watch:
         print(text, file=sys.stderr)
 
 
-def _trained(inference: str, seconds: float) -> dict[str, float]:
+def _trained(inference: str, seconds: float, evaluated: bool) -> dict[str, float]:
+    """`evaluated`: a process beside it judges every checkpoint, as soon as it has done the one before."""
     actors = Actors(
         engines=ENGINES,
         games=GAMES,
@@ -84,7 +89,7 @@ def _trained(inference: str, seconds: float) -> dict[str, float]:
         network=Network(hidden=(64,)),
         ppo=PPO(epochs=1, minibatch=STEPS * SEGMENTS),
         actors=actors,
-        evaluation=Evaluation(every=0),
+        evaluation=Evaluation(every=int(evaluated), deals=2000),
         checkpoints=Checkpoints(every_s=5.0),
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -104,6 +109,7 @@ def _trained(inference: str, seconds: float) -> dict[str, float]:
         assert isinstance(lane, EngineLane)
         run.release()
         told = json.loads((run.path / "logs" / "actor-0.log").read_text().splitlines()[-1])
+        judged = sum("eval/random/win_share" in row for row in read_metrics(run.path))
     waits = np.array(watch.waits)
     return {
         "turns_per_s": turns / took,
@@ -113,6 +119,7 @@ def _trained(inference: str, seconds: float) -> dict[str, float]:
         "actor_us": 1e6 * told["cpu_s"] / told["turns"],
         "actor_held_up_s": told["held_up_s"],
         "rows_a_batch": told["turns"] / told["batches"],
+        "judged": float(judged),
         "dropped": float(sum(lane.ledger.dropped.values())),
     }
 
