@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from playmill.experience import assignments
@@ -12,6 +13,8 @@ from playmill.experience.assignments import GROUP, AssignmentBoard, Leave, Poste
 from playmill.experience.channel import Backlog
 from playmill.experience.redis_link import Link
 from playmill.games import PlaymillError
+from playmill.pools.remote import RemotePool
+from playmill.pools.remote_settings import Supervision
 from playmill.training import demand
 from playmill.training.demand import Demand
 from playmill.training.engine_settings import Actors
@@ -93,7 +96,7 @@ def test_actors_share_the_work_and_the_lag_falls(stream):
     stream.board.add(6, 3)
     actors, lags = [stream.leave(0), stream.leave(1)], []
     played = [0, 0]
-    while any([actor.given(0.01) for actor in actors]):
+    while sum(actor.given(0.01) for actor in actors):
         lags.append(stream.lag())
         for i, actor in enumerate(actors):
             if actor.held:
@@ -140,7 +143,8 @@ def test_the_assignment_of_a_killed_actor_is_taken_over(stream, monkeypatch):
     script = f"""
 import sys, time
 from playmill.experience.assignments import Leave
-print(Leave({stream.broker.bare_url!r}, {NAME!r}, 7, password=sys.stdin.readline().strip()).given(5.0), flush=True)
+password = sys.stdin.readline().strip()
+print(Leave({stream.broker.bare_url!r}, {NAME!r}, 7, password=password).given(5.0), flush=True)
 time.sleep(60)
 """
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -242,3 +246,17 @@ def test_the_share_of_waiting_is_forgotten_in_time(stream):
     for _ in range(240):
         look(wanting)
     assert wanting.starved == pytest.approx(math.exp(-240 * demand.LOOK_S / demand.MEMORY_S), rel=0.05)
+
+
+def test_games_that_wait_for_leave_are_not_taken_for_hung():
+    strict = Supervision(decision_timeout=0.5, game_timeout=1.5, ping_every=0.2)
+    with RemotePool("leduc", 4, engines=1, supervision=strict) as pool:
+        for _ in range(2):
+            rows = pool.turns(4, 5.0)
+            assert len(rows.slot) == 4
+            assert not rows.lost.any()
+            first = np.unpackbits(rows.legal, axis=1, bitorder="little").argmax(axis=1)
+            pool.act(rows.slot, first)
+            time.sleep(2.0)
+        assert not pool.turns(4, 5.0).lost.any()
+        assert [engine.restarts for engine in pool.health()] == [0]
