@@ -13,7 +13,7 @@ from playmill.training.engine_settings import Actors
 LOOK_S = 0.25
 """Between two looks at what was taken."""
 STOCK = 2
-"""Updates' worth of segments that may be under way to a learner that has enough."""
+"""Updates' worth of unread segments from which on a learner has enough."""
 STARVED = 0.1
 """Share of its time that a learner waits from which on it wants all actors it can get."""
 MEMORY_S = 10.0
@@ -24,7 +24,7 @@ FULL = 0.5
 
 class Demand:
     """Keeps assignments in the stream. A learner that waits for experience keeps `ahead` untaken ones there;
-    one that does not asks for what it will need, and no more: it would be old when it is read."""
+    one that does not asks for what is missing to its stock, and no more: it would be old when it is read."""
 
     def __init__(self, settings: Actors, board: AssignmentBoard) -> None:
         self._settings, self._board = settings, board
@@ -49,19 +49,20 @@ class Demand:
         posted = self._board.look()
         if posted is None:
             return
-        wanted = self.wanted(backlog(), posted.taken)
+        wanted = self.wanted(backlog())
         if wanted > posted.untaken:
             self._board.add(wanted - posted.untaken, self._settings.assignment)
 
-    def wanted(self, backlog: Backlog, taken: int) -> int:
-        """How many assignments should lie untaken."""
+    def wanted(self, backlog: Backlog) -> int:
+        """How many assignments should lie untaken. Taken ones do not count: of slow games many must be under
+        way at once, and those that are too many show in the stock."""
         if backlog.share >= FULL:
             return 0
         if self.starved > STARVED:
             return self._settings.ahead
         unread = backlog.messages - backlog.unacknowledged
-        need = math.ceil((STOCK * self._settings.segments - unread) / self._settings.assignment) - taken
-        return max(0, min(need, self._settings.ahead))
+        missing = math.ceil((STOCK * self._settings.segments - unread) / self._settings.assignment)
+        return max(0, min(missing, self._settings.ahead))
 
     def withdraw(self) -> None:
         """The run is over: nothing is asked for."""
