@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -77,6 +78,11 @@ def test_keda_takes_the_manifests_and_would_not_take_wrong_ones(objects, tmp_pat
             at = at[int(part) if isinstance(at, list) else part]
         at[path[-1]] = value
         assert why in said(broken)
+
+
+def test_kubernetes_takes_the_rest(objects):
+    for name in ("actor.yaml", "scaling-network.yaml"):
+        kubernetes_validate.validate(objects[name], kubernetes_validate.latest_version(), strict=True)
 
 
 def test_the_scaler_looks_at_the_stream_that_the_learner_fills(objects, tmp_path):
