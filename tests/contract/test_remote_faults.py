@@ -88,6 +88,18 @@ def test_time_the_caller_spends_elsewhere_is_no_engine_s_fault():
         assert pool.health()[0].restarts == 0
 
 
+def test_a_caller_who_thinks_for_long_does_not_turn_the_clocks_back():
+    """Rows that are answered late are asked at a time that comes after all before it."""
+    with RemotePool("kuhn", 4, engines=1) as pool:
+        for _ in range(3):
+            rows = pool.turns(4, 5.0)
+            time.sleep(1.3)
+            pool.act(rows.slot, [chosen(row, 0, 1) for row in rows.legal])
+            (engine,) = pool.health()
+            assert 0.0 <= engine.seconds_a_decision < 0.5
+        assert len(pool.turns(4, 5.0).slot) == 4
+
+
 def test_an_idle_engine_that_hangs_is_found_by_its_silence():
     settings = Supervision(decision_timeout=0.2, ping_every=0.2, restart_delay=5, restart_delay_most=5)
     with RemotePool("kuhn", 1, supervision=settings) as pool:

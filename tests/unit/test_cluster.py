@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from playmill.cli.launch import _renew
 from playmill.games import PlaymillError
 from playmill.launch import names
 from playmill.launch.cluster import Cluster, cluster_from, read_cluster
@@ -15,6 +16,7 @@ from playmill.launch.secret import find_password
 from playmill.launch.ssh import seen_from, ssh_words
 from playmill.training.config import to_dict
 from playmill.training.exchange import PASSWORD
+from playmill.training.runs import create_run, read_config
 
 BAD = st.builds(
     lambda before, sign, after: before + sign + after,
@@ -171,3 +173,17 @@ def test_a_password_comes_from_the_environment_or_a_private_file(tmp_path, monke
     started = made(broker={"start": True})
     assert find_password(started) == find_password(started)
     assert (started.own_folder / "password").stat().st_mode & 0o077 == 0
+
+
+def test_how_actors_are_asked_may_change_with_the_cluster_and_what_is_learnt_may_not(tmp_path):
+    """A run that was begun without scaling goes on with it, and with more actors."""
+    values = {"name": "mine", "by": "kubernetes", "folder": str(tmp_path), "run": {"game": "leduc"}}
+    begun = cluster_from(values)
+    create_run(begun.run_folder, begun.train).release()
+    scaled = cluster_from({**values, "actors": {"count": 20}, "kubernetes": {"scale": True}})
+    _renew(scaled.run_folder, scaled.train, threads=False)
+    found = read_config(scaled.run_folder).actors
+    assert (found.assigned, found.assigned_name, found.ahead) == (True, "mine", 20)
+    other = cluster_from({**values, "run": {"game": "leduc", "actors": {"games": 9}}})
+    with pytest.raises(PlaymillError, match=r"another run\.actors"):
+        _renew(other.run_folder, other.train, threads=False)

@@ -52,7 +52,10 @@ def test_pods_may_do_little(objects):
         for container in pod["containers"]:
             assert container["securityContext"]["readOnlyRootFilesystem"]
             assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-            assert ("livenessProbe" in container) == (container["name"] == "redis")
+            for probe in ("startupProbe", "livenessProbe"):
+                assert container[probe]["exec"]["command"][:2] == ["sh", "-c"]
+            start = container["startupProbe"]
+            assert start["periodSeconds"] * start["failureThreshold"] >= 900
             assert container["resources"]["limits"]["memory"]
             mounted = {mount["name"] for mount in container["volumeMounts"]}
             claims = {"data"}

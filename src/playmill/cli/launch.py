@@ -32,6 +32,8 @@ from playmill.training.runs import CHANGEABLE, create_run, read_config, write_js
 
 File = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="CLUSTER")]
 ANNOUNCED_WITHIN_S = 300.0
+PLACING = ("assigned", "assignment", "ahead", "assigned_name")
+"""Settings of actors that say nothing of what is learnt: they may change with the cluster."""
 
 
 def launch_command(
@@ -80,6 +82,7 @@ def join_command(
     number: int = 0,
     password_file: Path | None = None,
     parent: int = 0,
+    alive: Path | None = None,
 ) -> None:
     """Take part in a cluster, as one role; `playmill launch`, units and pods start this.
 
@@ -89,6 +92,7 @@ def join_command(
         number: Which actor this is; no two at one time have the same.
         password_file: Where the broker's password stands, if not in PLAYMILL_REDIS_PASSWORD.
         parent: Ends with that process.
+        alive: Touch this file once a second, for those who restart what hangs.
     """
     if parent:
         end_with_parent()
@@ -103,12 +107,15 @@ def join_command(
 
     watch(found.notice, told)
     if role == "learner":
-        _learn(found)
+        _learn(found, alive)
     elif role == "evaluator":
-        _evaluate(found)
+        _evaluate(found, alive)
     else:
         folder = _joined(found)
-        policy_command(folder, parent) if role == "policy" else actor_command(folder, number, parent)
+        if role == "policy":
+            policy_command(folder, parent, alive)
+        else:
+            actor_command(folder, number, parent, alive)
     if noticed:
         raise SystemExit(NOTICED)
 
@@ -122,7 +129,7 @@ def _announcement(cluster: Cluster) -> Announcement:
     return Announcement(cluster.broker.url, cluster.name, os.environ[PASSWORD])
 
 
-def _learn(cluster: Cluster) -> None:
+def _learn(cluster: Cluster, alive: Path | None) -> None:
     """The run is made the first time, and gone on with ever after."""
     folder, config = cluster.run_folder, cluster.train
     if (folder / "config.json").exists():
@@ -131,16 +138,18 @@ def _learn(cluster: Cluster) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         create_run(folder, config).release()
     _announcement(cluster).repeat(run_id(folder), config)
-    train_command(["--resume", str(folder), "--plain"])
+    train_command(["--resume", str(folder), "--plain", *_alive(alive)])
 
 
 def _renew(folder: Path, config: Train, threads: bool) -> None:
     """Takes over what may change; refuses the rest."""
     old = read_config(folder)
+    placing = {name: getattr(config.actors, name) for name in PLACING}
+    kept = dataclasses.replace(old, actors=dataclasses.replace(old.actors, **placing))
     if not threads:
         config = dataclasses.replace(config, threads=old.threads)
     for field in dataclasses.fields(Train):
-        if field.name not in CHANGEABLE and getattr(old, field.name) != getattr(config, field.name):
+        if field.name not in CHANGEABLE and getattr(kept, field.name) != getattr(config, field.name):
             raise PlaymillError(
                 f"{folder} was begun with another run.{field.name}; give the cluster another name"
             )
@@ -160,9 +169,14 @@ def _joined(cluster: Cluster) -> Path:
     return folder
 
 
-def _evaluate(cluster: Cluster) -> None:
+def _evaluate(cluster: Cluster, alive: Path | None) -> None:
     """Beside the learner, as soon as its run is there."""
     folder = cluster.run_folder
     while not (folder / "config.json").exists():
         time.sleep(0.25)
-    os.execv(sys.executable, [sys.executable, "-m", "playmill", "evaluator", str(folder)])
+    words = ["playmill", "evaluator", str(folder), *_alive(alive)]
+    os.execv(sys.executable, [sys.executable, "-m", *words])
+
+
+def _alive(file: Path | None) -> list[str]:
+    return [] if file is None else ["--alive", str(file)]

@@ -18,43 +18,49 @@ from playmill.checkpoints import CheckpointError, Store, read
 from playmill.cli.process import end_with_parent
 from playmill.experience.ledger import Ledger, Proof
 from playmill.games import PlaymillError
+from playmill.telemetry.alive import Alive
 from playmill.training.engine_lane import LEDGER
 from playmill.training.evaluator import Evaluator
 from playmill.training.exchange import Exchange, run_id
 from playmill.training.roles import answer, play
 from playmill.training.runs import read_config
+from playmill.training.trainer import JUDGED_S
 
 Run = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
 
 
-def actor_command(run: Run, number: int = 0, parent: int = 0) -> None:
+def actor_command(run: Run, number: int = 0, parent: int = 0, alive: Path | None = None) -> None:
     """Play games for a run: engines, decisions, segments to the learner. `playmill train` starts its own.
 
     Args:
         run: Folder of the run.
         number: Which actor this is; no two at one time have the same.
         parent: Ends with that process.
+        alive: Touch this file once a second, for those who restart what hangs.
     """
     config = read_config(run)
     if not config.by_engines:
         raise PlaymillError(f"{run} is played in the learner's process; it has no actors")
     if number < 0:
         raise PlaymillError(f"--number must be 0 or more, got {number}")
-    done = play(run, number, stopped_by_signal(parent)).counts
+    done = play(run, number, stopped_by_signal(parent, alive)).counts
     print(json.dumps({**dataclasses.asdict(done), "cpu_s": time.process_time()}))
 
 
-def policy_command(run: Run, parent: int = 0) -> None:
+def policy_command(run: Run, parent: int = 0, alive: Path | None = None) -> None:
     """Decide for all actors of a machine (`actors.inference = "process"`); `playmill train` starts its own.
 
     Args:
         run: Folder of the run.
         parent: Ends with that process.
+        alive: Touch this file once a second, for those who restart what hangs.
     """
-    answer(run, stopped_by_signal(parent))
+    answer(run, stopped_by_signal(parent, alive))
 
 
-def evaluator_command(run: Run, threads: int = 1, nice: int = 10, parent: int = 0) -> None:
+def evaluator_command(
+    run: Run, threads: int = 1, nice: int = 10, parent: int = 0, alive: Path | None = None
+) -> None:
     """Evaluate every new checkpoint of a run beside its training, the newest first, until it is stopped;
     results go to evaluations.jsonl. `playmill train` starts its own where games are played by engines.
 
@@ -63,6 +69,7 @@ def evaluator_command(run: Run, threads: int = 1, nice: int = 10, parent: int = 
         threads: Threads, or for games of other programs engine processes.
         nice: How much it stands back for other processes, 0 to 19.
         parent: Ends with that process.
+        alive: Touch this file between two evaluations, for those who restart what hangs.
     """
     if threads < 1 or not 0 <= nice <= 19:
         raise PlaymillError("--threads must be at least 1, and --nice from 0 to 19")
@@ -73,8 +80,14 @@ def evaluator_command(run: Run, threads: int = 1, nice: int = 10, parent: int = 
     os.nice(nice)
     torch.set_num_threads(1)
     evaluator = Evaluator(run, threads, say=lambda text: print(text, flush=True))
-    # What is not finished is nobody's loss: no signal is waited for.
-    evaluator.run(lambda: False)
+    signs = Alive(alive)
+
+    def stopped() -> bool:
+        """What is not finished is nobody's loss: no signal is waited for."""
+        signs.expect(JUDGED_S)
+        return False
+
+    evaluator.run(stopped)
 
 
 def ledger_command(run: Run, as_json: Annotated[bool, tyro.conf.arg(name="json")] = False) -> None:
@@ -124,13 +137,19 @@ def _saved_ledger(run: Path, name: str) -> Ledger:
     return Ledger(name)
 
 
-def stopped_by_signal(parent: int) -> Callable[[], bool]:
-    """Whether a signal came, or the process that started this one is gone."""
+def stopped_by_signal(parent: int, alive: Path | None = None) -> Callable[[], bool]:
+    """Whether a signal came, or the process that started this one is gone. Who asks again and again lives."""
     told: list[int] = []
+    signs = Alive(alive)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda found, _frame: told.append(found))
     if parent:
         end_with_parent()
         if os.getppid() != parent:
             told.append(signal.SIGTERM)  # it was gone before we could ask
-    return lambda: bool(told)
+
+    def stopped() -> bool:
+        signs.sign()
+        return bool(told)
+
+    return stopped

@@ -59,6 +59,8 @@ class TrainCommand(Train):
     network.hidden=128+128,256+128`. Commas stand between values, + inside a list."""
     plain: bool = False
     """Plain lines instead of the live screen."""
+    alive: Path | None = None
+    """Touch this file once a second, for those who restart what hangs."""
 
     @property
     def config(self) -> Train:
@@ -77,6 +79,8 @@ def train_command(args: Sequence[str]) -> None:
     command = parse(list(args))
     if command.device == "cuda":
         need_cards(command.ranks)  # before a folder is made: what cannot be trained here leaves none behind
+    if command.alive is not None:
+        _check_no_fleet(command, "--alive")
     if command.ranks > 1:
         _train_ranks(args, command)
         return
@@ -131,10 +135,10 @@ def _train_rank(args: Sequence[str], count: int) -> NoReturn:
     leave()
 
 
-def _check_no_fleet(command: TrainCommand) -> None:
+def _check_no_fleet(command: TrainCommand, flag: str = "--ranks") -> None:
     fleet = command.resume is not None and is_fleet(command.resume)
     if command.seeds or command.vary or fleet:
-        raise PlaymillError("a fleet trains all its runs in one process; leave --ranks out")
+        raise PlaymillError(f"a fleet trains all its runs in one process; leave {flag} out")
 
 
 def _train(command: TrainCommand, ranks: Ranks) -> None:
@@ -146,7 +150,7 @@ def _train(command: TrainCommand, ranks: Ranks) -> None:
     title = f"{config.spec.title} · {run.path}"
     try:
         with Screen(title, config.turns or None, seconds, plain=command.plain or None) as screen:
-            trainer = Trainer(run, screen, ranks)
+            trainer = Trainer(run, screen, ranks, command.alive)
             stop_on_signals(trainer.stop)
             reason = trainer.run()
         _close(run, trainer, reason, console)

@@ -26,7 +26,8 @@ SHARED = ("game", "options", "steps", "network", "opponents")
 def fingerprint(config: Train) -> str:
     """Of the settings that learner and actors share."""
     values = to_dict(config)
-    text = json.dumps({name: values[name] for name in SHARED}, sort_keys=True)
+    shared = {name: values[name] for name in SHARED} | {"assigned": config.actors.assigned}
+    text = json.dumps(shared, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -187,13 +187,26 @@ class Kubernetes:
     memory: str = "4Gi"
     disk: str = "20Gi"
     """For the learner's folder, and for the broker's."""
+    silent_s: int = 600
+    """A learner or actor that gave no sign of life for so many seconds is restarted."""
+    scale: bool = False
+    """KEDA starts as many actors as the learner asks for, actors.count at the most."""
+    min_actors: int = 0
+    """And so many at the least."""
+    keda: str = "keda"
+    """The namespace in which KEDA runs."""
 
     def __post_init__(self) -> None:
         check_name(self.namespace, "kubernetes.namespace")
+        check_name(self.keda, "kubernetes.keda")
         check_image(self.image, "kubernetes.image")
         check_image(self.redis_image, "kubernetes.redis_image")
         for name in ("cpu", "memory", "disk"):
             check_quantity(getattr(self, name), f"kubernetes.{name}")
+        _check(
+            60 <= self.silent_s <= 86_400,
+            f"kubernetes.silent_s must be from 60 to 86400, got {self.silent_s}",
+        )
 
 
 @dataclass(frozen=True)
@@ -226,6 +239,11 @@ class Cluster:
         for name in (self.learner.on, *self.actors.on):
             if name not in (HERE, *names):
                 raise unknown("host", name, [HERE, *names])
+        least, most = self.kubernetes.min_actors, self.actors.count
+        _check(0 <= least <= most, f"kubernetes.min_actors must be from 0 to actors.count, got {least}")
+        _check(
+            not self.kubernetes.scale or self.by == "kubernetes", "kubernetes.scale is for kubernetes alone"
+        )
         config = self.train
         _check(
             config.actors.inference == "actor" or self.by != "kubernetes",
@@ -245,8 +263,16 @@ class Cluster:
         if values.setdefault("lane", "engines") == "resident":
             raise PlaymillError("a cluster is for the engine lane; leave out run.lane")
         made = from_dict(Train, values, "run.")
-        placed = dataclasses.replace(made.actors, channel=self.broker.url, count=0)
+        placed = dataclasses.replace(made.actors, channel=self.broker.url, count=0, **self._asked(made))
         return dataclasses.replace(made, lane="engines", actors=placed)
+
+    def _asked(self, made: Train) -> dict[str, Any]:
+        """Where actors are scaled: the stream has a name that is known before the run is, and a learner that
+        starves asks for all actors there may be."""
+        if not self.kubernetes.scale:
+            return {}
+        ahead = max(made.actors.ahead, self.actors.count)
+        return {"assigned": True, "assigned_name": self.name, "ahead": ahead}
 
     @property
     def run_folder(self) -> Path:

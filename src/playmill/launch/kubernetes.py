@@ -8,6 +8,7 @@ from typing import Any
 
 from playmill.launch.cluster import Broker, Cluster
 from playmill.launch.crew import PATIENCE_S
+from playmill.launch.keda import scaled
 from playmill.launch.yaml import yaml
 from playmill.training.config import to_dict
 
@@ -15,6 +16,8 @@ SECRET, TLS = "playmill-redis", "playmill-redis-tls"
 """Secrets that are made by hand or by an operator: `password`; and `tls.crt`, `tls.key`, `ca.crt`."""
 PORT = 6379
 USER = 10001
+START_S = 900
+"""The most that a process may take from its start to its first sign of life."""
 Values = dict[str, Any]
 
 REDIS = """\
@@ -49,6 +52,10 @@ def manifests(cluster: Cluster) -> dict[str, str]:
     if cluster.learner.evaluators:
         # It reads the learner's disk, so it is a container of the learner's pod.
         objects["learner.yaml"] = _role(cluster, "learner", 1, ("evaluator",))
+    if cluster.kubernetes.scale:
+        # KEDA says how many there are: applied again, manifests must not.
+        del objects["actor.yaml"]["spec"]["replicas"]
+        objects |= scaled(cluster, SECRET, TLS, PORT) | {"scaling-network.yaml": _keda_network(cluster)}
     top = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
@@ -137,7 +144,6 @@ MOUNTS = [
 
 
 def _role(cluster: Cluster, role: str, count: int, beside: tuple[str, ...] = ()) -> Values:
-    """Without probes: a process that cannot go on ends, and is started again."""
     containers = []
     for part in (role, *beside):
         number = ["--number", "$(NUMBER)"] if part == "actor" else []
@@ -149,6 +155,8 @@ def _role(cluster: Cluster, role: str, count: int, beside: tuple[str, ...] = ())
             *number,
             "--password-file",
             "/secret/password",
+            "--alive",
+            _alive(part),
         ]
         index = {"fieldRef": {"fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}}
         environment = [{"name": "HOME", "value": "/tmp"}, {"name": "NUMBER", "valueFrom": index}]
@@ -160,6 +168,7 @@ def _role(cluster: Cluster, role: str, count: int, beside: tuple[str, ...] = ())
                 command=words,
                 env=environment,
                 volumeMounts=MOUNTS,
+                **_probes(_recent(part, cluster.kubernetes.silent_s), every=30),
             )
         )
     volumes = _volumes(cluster, ["ca.crt"])
@@ -168,18 +177,40 @@ def _role(cluster: Cluster, role: str, count: int, beside: tuple[str, ...] = ())
     return _stateful(cluster, role, count, {"containers": containers, "volumes": volumes}, role == "learner")
 
 
+def _alive(part: str) -> str:
+    """Where a process leaves its signs of life: each its own file, containers of a pod share the folder."""
+    return f"/tmp/alive-{part}"
+
+
+def _recent(part: str, silent: int) -> str:
+    """Whether the last sign is younger than so many seconds."""
+    age = f"$(date +%s) - $(stat -c %Y {_alive(part)} || echo 0)"
+    return f'test "$(({age}))" -lt {silent}'
+
+
+def _probes(command: str, every: int) -> Values:
+    """What hangs is restarted, what is slow to start is not. Nothing listens for it: a shell looks."""
+    look = {"exec": {"command": ["sh", "-c", command]}, "timeoutSeconds": 5}
+    return {
+        "startupProbe": {**look, "periodSeconds": 5, "failureThreshold": START_S // 5},
+        "livenessProbe": {**look, "periodSeconds": every, "failureThreshold": 3},
+    }
+
+
 def _redis(cluster: Cluster) -> Values:
     start = 'printf "requirepass %s\\n" "$(cat /secret/password)" | exec redis-server /cluster/redis.conf -'
-    look = {"tcpSocket": {"port": PORT}, "periodSeconds": 10}
+    ask = f"redis-cli --tls --cacert /tls/ca.crt -p {PORT} ping"
+    answers = f'test "$(REDISCLI_AUTH="$(cat /secret/password)" {ask})" = PONG'
+    probes = _probes(answers, every=10)
     container = _container(
         "redis",
         cluster.kubernetes.redis_image,
         cluster,
         command=["sh", "-c", start],
         ports=[{"containerPort": PORT}],
-        readinessProbe=look,
-        livenessProbe=look,
+        readinessProbe=probes["livenessProbe"],
         volumeMounts=MOUNTS,
+        **probes,
     )
     volumes = _volumes(cluster, ["tls.crt", "tls.key", "ca.crt"])
     return _stateful(cluster, "redis", 1, {"containers": [container], "volumes": volumes}, True)
@@ -204,3 +235,16 @@ def _network(cluster: Cluster) -> Values:
         "egress": [{"to": [broker], "ports": ports}, {"ports": names}],
     }
     return _object("networking.k8s.io/v1", "NetworkPolicy", cluster.name, spec=spec)
+
+
+def _keda_network(cluster: Cluster) -> Values:
+    """KEDA looks at the broker's stream, and comes to nothing else."""
+    namespace = {"matchLabels": {"kubernetes.io/metadata.name": cluster.kubernetes.keda}}
+    spec = {
+        "podSelector": {"matchLabels": _labels(cluster, "redis")},
+        "policyTypes": ["Ingress"],
+        "ingress": [
+            {"from": [{"namespaceSelector": namespace}], "ports": [{"port": PORT, "protocol": "TCP"}]}
+        ],
+    }
+    return _object("networking.k8s.io/v1", "NetworkPolicy", f"{cluster.name}-keda", spec=spec)

@@ -53,9 +53,10 @@ def on_host(cluster: Cluster, host: str) -> list[Placed]:
 def plan_lines(cluster: Cluster) -> list[str]:
     """What would be started where. There are no secrets in a cluster, so none are shown."""
     config = cluster.train
+    many = f"{'up to ' if cluster.kubernetes.scale else ''}{cluster.actors.count} actors"
     lines = [
         f"cluster {cluster.name}, placed by {cluster.by}: {config.game}, "
-        f"{cluster.actors.count} actors with {config.actors.slots} games each",
+        f"{many} with {config.actors.slots} games each",
         f"broker  {cluster.broker.url}" + (", started here" if cluster.broker.start else ""),
     ]
     for host in dict.fromkeys(one.host for one in placed(cluster)):

@@ -17,7 +17,7 @@ from playmill.pools.remote_engine import Engine, Lie, State
 TICK = 0.05
 """Seconds between looks at the clocks of engines."""
 AWAY = 1.0
-"""Seconds without a call after which engines' clocks stood still: nobody read what they had answered."""
+"""Seconds without a call after which engines' clocks stand still: nobody reads what they have answered."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,19 +38,21 @@ class Crew:
         self._watched: dict[int, tuple[Engine, bool]] = {}
         self._blocked: set[int] = set()
         self._away = 0.0
-        self._left = self._checked = time.monotonic()
+        self._left: float | None = None
+        self._checked = time.monotonic()
 
     # ---- Time ----
 
     def now(self) -> float:
-        """The engines' clock: it stands still while nobody listens to them."""
-        return time.monotonic() - self._away
+        """The engines' clock: it stands still when nobody has listened to them for some time."""
+        now = time.monotonic()
+        return (now if self._left is None else min(now, self._left + AWAY)) - self._away
 
     def listen(self) -> None:
         """The caller is back."""
-        gap = time.monotonic() - self._left
-        if gap > AWAY:
-            self._away += gap
+        if self._left is not None:
+            self._away += max(0.0, time.monotonic() - self._left - AWAY)
+            self._left = None
 
     def leave(self) -> None:
         """The caller goes and does something else."""

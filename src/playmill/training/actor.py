@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from playmill.experience.assignments import Leave
 from playmill.experience.channel import Sender
 from playmill.experience.segment_writer import Sealed, SegmentWriter
 from playmill.pools.remote import RemotePool
@@ -22,6 +23,8 @@ from playmill.training.lane import seating_seed
 
 SEND_WITHIN = 0.02
 """Seconds that a full channel is waited for before the actor looks around again."""
+LEAVE_WITHIN = 0.1
+"""The same for an assignment."""
 
 
 @dataclass
@@ -40,6 +43,8 @@ class Counts:
     """Handed over to the channel."""
     held_up_s: float = 0.0
     """Time in which the channel was full."""
+    unasked_s: float = 0.0
+    """Time in which the learner wanted nothing."""
 
 
 class Actor:
@@ -54,9 +59,11 @@ class Actor:
         batching: Batching,
         opponents: Opponents,
         seed: int,
+        leave: Leave | None = None,
     ) -> None:
+        """`leave`: to play, where that needs one."""
         self.pool, self.answers, self.writer, self.sender = pool, answers, writer, sender
-        self.opponents, self.seed = opponents, seed
+        self.opponents, self.seed, self.leave = opponents, seed, leave
         self.pace = Pace(batching, pool.slots)
         self.counts = Counts()
         self._unsent: deque[Sealed] = deque()
@@ -71,7 +78,7 @@ class Actor:
 
     def step(self) -> int:
         """One batch: what is ready is taken in, answered and sent on its way; its rows."""
-        if not self._has_room():
+        if not self._has_room() or not self._may_play():
             return 0
         self._renew()
         began = time.perf_counter()
@@ -115,6 +122,8 @@ class Actor:
                 return False
             self._unsent.popleft()
             self.counts.segments += 1
+            if self.leave is not None:
+                self.leave.used(1)
         return True
 
     def _has_room(self) -> bool:
@@ -125,6 +134,18 @@ class Actor:
         self._hand_over(SEND_WITHIN)
         self.counts.held_up_s += time.perf_counter() - began
         return len(self._unsent) <= self.pool.slots
+
+    def _may_play(self) -> bool:
+        """Without leave games wait, as long as need be: engines' clocks stand still meanwhile."""
+        if self.leave is None:
+            return True
+        began = time.perf_counter()
+        if not self.leave.held:
+            self._hand_over(0.0)
+            self.sender.backlog()  # what it has taken goes on its way
+        given = self.leave.given(LEAVE_WITHIN)
+        self.counts.unasked_s += time.perf_counter() - began
+        return given
 
     def _renew(self) -> None:
         """New weights, and new opponents, between two batches."""

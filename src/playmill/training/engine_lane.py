@@ -26,6 +26,7 @@ from playmill.policies import Policy
 from playmill.training.actors import ActorCrew
 from playmill.training.aged import AgedLearner, loss_settings
 from playmill.training.config import Train
+from playmill.training.demand import LOOK_S, Demand
 from playmill.training.exchange import Exchange, run_id
 from playmill.training.lane import Done, choose_precision, new_policy, past_policy, past_tensors
 from playmill.training.learner import Learner
@@ -67,6 +68,9 @@ class EngineLane:
             self.publisher = stack.enter_context(closing(self.exchange.publisher()))
             self.past_publisher = stack.enter_context(closing(self.exchange.publisher("past")))
             self.receiver = stack.enter_context(closing(self.exchange.receiver()))
+            self._demand: Demand | None = None
+            if (board := self.exchange.board()) is not None:
+                self._demand = stack.enter_context(closing(Demand(config.actors, board)))
             self._open = stack.pop_all()
         self.version = 0
         """Of the weights that were published last."""
@@ -108,12 +112,23 @@ class EngineLane:
         began = time.perf_counter()
         wanted = self.config.actors.segments - len(self._batch)
         while wanted and (left := began + within - time.perf_counter()) > 0:
-            for delivery in self.receiver.receive(wanted, left):
+            for delivery in self._receive(wanted, left):
                 self._came_at = time.monotonic()
                 self._take(delivery)
             wanted = self.config.actors.segments - len(self._batch)
         self._waited += time.perf_counter() - began
         return wanted == 0
+
+    def _receive(self, wanted: int, within: float) -> list[Delivery]:
+        """What has come; where actors play by assignment, more is asked for."""
+        if self._demand is None:
+            return self.receiver.receive(wanted, within)
+        began = time.perf_counter()
+        found = self.receiver.receive(wanted, min(within, LOOK_S))
+        if len(found) < wanted:
+            self._demand.waited(time.perf_counter() - began)
+        self._demand.look(self.receiver.backlog)
+        return found
 
     def update(self, number: int, progress: float) -> Done:
         began = time.perf_counter()
@@ -183,6 +198,8 @@ class EngineLane:
 
     def wind_up(self) -> None:
         """Ends the actors. What they had handed over, and nobody will train, is dropped as `late`."""
+        if self._demand is not None:
+            self._demand.withdraw()
         if self._actors is not None:
             self._actors.close()
         for delivery, _ in self._batch.values():

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Literal
 
+from playmill.experience.segment import check_run
 from playmill.games import PlaymillError
 from playmill.pools.remote_settings import Supervision
 from playmill.serving.batching import Batching
@@ -33,15 +34,30 @@ class Actors:
     """How weights travel: shared, redis://..., or an address of fsspec; as `channel` when empty."""
     ring_mb: int = 64
     """Megabytes that an actor's experience may take in shared memory while it waits for the learner."""
+    assigned: bool = False
+    """Actors play only what the learner has asked for, by assignments at the broker; needs Redis."""
+    assignment: int = 16
+    """Segments that an actor may hand over for an assignment."""
+    ahead: int = 8
+    """Assignments that lie untaken at the broker while the learner wants more than it gets."""
+    assigned_name: str = ""
+    """Name in the key of their stream, for those who must know it beforehand; the run's id when empty."""
     batching: Batching = field(default_factory=Batching)
     supervision: Supervision = field(default_factory=Supervision)
 
     def __post_init__(self) -> None:
-        for name, low in (("count", 0), ("engines", 1), ("games", 1), ("segments", 1), ("ring_mb", 1)):
+        for name in ("count", "engines", "games", "segments", "ring_mb", "assignment", "ahead"):
+            low = 0 if name == "count" else 1
             if getattr(self, name) < low:
                 raise PlaymillError(f"actors.{name} must be at least {low}, got {getattr(self, name)}")
         if self.channel != "shared" and not self.channel.startswith(("redis://", "rediss://", "unix://")):
             raise PlaymillError(f"actors.channel must be shared or redis://..., got {self.channel!r}")
+        if self.assigned and self.channel == "shared":
+            raise PlaymillError(
+                "actors.assigned needs a broker: set actors.channel to redis://..., or leave it out"
+            )
+        if self.assigned_name:
+            check_run(self.assigned_name)
 
     @property
     def slots(self) -> int:

@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TypeVar
 
+from playmill.experience.assignments import AssignmentBoard, Leave
 from playmill.experience.channel import Receiver, Sender
 from playmill.experience.redis_receiver import RedisReceiver
 from playmill.experience.redis_sender import RedisSender
@@ -95,6 +96,20 @@ class Exchange:
         if actors.channel == "shared":
             return RingReceiver(rings_root() / self.run if look else self.local, self.run, look=look)
         return RedisReceiver(actors.channel, self.run, password=_password())
+
+    def board(self) -> AssignmentBoard | None:
+        """Where the learner puts assignments, if actors play by them."""
+        actors = self.config.actors
+        if not actors.assigned:
+            return None
+        return AssignmentBoard(actors.channel, actors.assigned_name or self.run, password=_password())
+
+    def leave(self, actor: int) -> Leave | None:
+        """An actor's leave to play, if it needs one."""
+        actors = self.config.actors
+        if not actors.assigned:
+            return None
+        return Leave(actors.channel, actors.assigned_name or self.run, actor, password=_password())
 
     def publisher(self, what: str = "policy") -> Publisher:
         """Of the policy in training, or of the `past` ones."""

@@ -53,7 +53,9 @@ def play(folder: Path, number: int, stopped: Callable[[], bool]) -> Actor:
         )
         name = (exchange.run, number, epoch)
         writer = SegmentWriter(exchange.shape, settings.slots, *name, stagger=True)
-        actor = Actor(pool, answers, writer, sender, settings.batching, config.opponents, seed)
+        if (leave := exchange.leave(number)) is not None:
+            stack.enter_context(closing(leave))
+        actor = Actor(pool, answers, writer, sender, settings.batching, config.opponents, seed, leave)
         actor.run(stopped)
         return actor
 

@@ -16,6 +16,7 @@ from playmill.checkpoints import BackgroundWriter, Checkpoint, CheckpointError, 
 from playmill.games import PlaymillError
 from playmill.league.policies import check_schema
 from playmill.policies import Policy
+from playmill.telemetry.alive import Alive
 from playmill.telemetry.metrics import MetricsLog, read_metrics
 from playmill.training.engine_lane import EngineLane
 from playmill.training.evaluations import COPIES, Reader
@@ -33,6 +34,8 @@ LOOK_S = 0.5
 """Between two looks at what an evaluator beside the training found."""
 PRESSED_S = 1.0
 """Between two checkpoints that a lane asks for."""
+JUDGED_S = 6 * 3600.0
+"""The most that an evaluation, and all that comes at the end of a run, may take before it counts as hung."""
 
 
 class Listener(Protocol):
@@ -48,13 +51,15 @@ class Trainer:
     `run` does it all; `begin`, `advance` and `finish` are its parts, for those who turn several
     trainers at once."""
 
-    def __init__(self, run: RunFolder, listener: Listener, ranks: Ranks = ALONE) -> None:
-        """`ranks`: of which this is the first."""
+    def __init__(
+        self, run: RunFolder, listener: Listener, ranks: Ranks = ALONE, alive: Path | None = None
+    ) -> None:
+        """`ranks`: of which this is the first. `alive`: the file of its signs of life."""
         config = run.config
         if config.ranks != ranks.count:
             raise PlaymillError(f"{run.path} is for {config.ranks} ranks, and {ranks.count} were started")
         self.run_folder, self.config, self.listener = run, config, listener
-        self.spec = config.spec
+        self.spec, self.alive = config.spec, Alive(alive)
         self.updates = self.turns = self.games_played = 0
         self.seconds = 0.0
         self.seated = -1
@@ -106,6 +111,7 @@ class Trainer:
 
     def advance(self) -> str | None:
         """One update, an evaluation and a checkpoint where they are due; why the run is over, if it is."""
+        self.alive.sign()
         if not self.lane.ready(WITHIN_S):
             self._clock()
             # Whoever fills the lane may be waiting for the room that only a checkpoint frees.
@@ -128,6 +134,7 @@ class Trainer:
 
     def finish(self, reason: str) -> None:
         """Saves the last state; judges it once more when the budget was the reason."""
+        self.alive.expect(JUDGED_S)
         if reason in ("budget", "plateau"):
             self.lane.wind_up()
         self._save(must=True)
@@ -243,6 +250,7 @@ class Trainer:
 
     def _evaluate(self, final: bool) -> None:
         self._tell(self.lane.wait())
+        self.alive.expect(JUDGED_S)
         try:
             values = self.judge.judge(self.turns, self.seconds, final)
         except PlaymillError as error:

@@ -1,0 +1,61 @@
+"""A real run whose actors play by assignment: the learner asks, parts die, the books agree at its end."""
+
+import os
+import random
+import shutil
+import signal
+import time
+
+import pytest
+
+from benchmarks.chaos_run import LOGGED, Trial
+from playmill.experience.assignments import GROUP, assignments_key
+from playmill.experience.redis_link import Link
+from playmill.experience.ring import rings_root
+from playmill.training.exchange import PASSWORD
+from tests.redis_server import running_redis
+
+pytestmark = pytest.mark.integration
+SETTINGS = "--actors.assigned --actors.assignment 4 --actors.ahead 6"
+
+
+@pytest.fixture
+def trial(tmp_path):
+    with running_redis(*LOGGED) as broker:
+        made = Trial(tmp_path, 2, broker, settings=SETTINGS)
+        try:
+            yield made
+        finally:
+            made.close()
+            shutil.rmtree(rings_root() / made.exchange.run, ignore_errors=True)
+            made.exchange.clear()
+            os.environ.pop(PASSWORD, None)
+
+
+def group(trial):
+    link = Link(trial.broker.bare_url, trial.broker.password, tries=3)
+    found = link.client().xinfo_groups(assignments_key(trial.exchange.run))
+    link.close()
+    return next(one for one in found if one["name"] == GROUP.encode())
+
+
+def test_it_plays_what_is_asked_for_and_trains_to_its_end(trial):
+    trial.wait(lambda: group(trial)["lag"] == 6, "the learner does not ask")
+    # While the learner stands still, what it had asked for is played, and no more.
+    os.kill(trial.learner.pid, signal.SIGSTOP)
+    try:
+        trial.wait(lambda: group(trial)["lag"] == group(trial)["pending"] == 0, "actors do not play on")
+        time.sleep(0.3)
+        before = sum(trial.produced().values())
+        time.sleep(0.7)
+        assert sum(trial.produced().values()) == before
+    finally:
+        os.kill(trial.learner.pid, signal.SIGCONT)
+    trial.wait(lambda: group(trial)["pending"] == 2, "the actors do not take")
+    trial.wait(trial.kill("broker", random.Random(3)), "the broker did not come back")
+    trial.wait(lambda: isinstance(group(trial)["lag"], int), "the lag is not known any more")
+    end = trial.finish()
+    assert end["stopped"]["holds"]
+    assert end["drained"]["holds"]
+    assert end["over"] == end["drained"]["in_flight"] == end["left_behind"] == 0
+    assert group(trial)["lag"] == group(trial)["pending"] == 0
