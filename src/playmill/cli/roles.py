@@ -21,7 +21,8 @@ from playmill.games import PlaymillError
 from playmill.training.engine_lane import LEDGER
 from playmill.training.evaluator import Evaluator
 from playmill.training.exchange import Exchange, run_id
-from playmill.training.roles import answer, play
+from playmill.training.meters import introduce
+from playmill.training.roles import answer, play, warn
 from playmill.training.runs import read_config
 
 Run = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
@@ -72,9 +73,12 @@ def evaluator_command(run: Run, threads: int = 1, nice: int = 10, parent: int = 
             return
     os.nice(nice)
     torch.set_num_threads(1)
-    evaluator = Evaluator(run, threads, say=lambda text: print(text, flush=True))
-    # What is not finished is nobody's loss: no signal is waited for.
-    evaluator.run(lambda: False)
+    config = read_config(run)
+    with config.telemetry.open("evaluator", in_use=warn) as instruments:
+        introduce(instruments.meters, run_id(run), config.game, "evaluator")
+        evaluator = Evaluator(run, threads, lambda text: print(text, flush=True), instruments.meters)
+        # What is not finished is nobody's loss: no signal is waited for.
+        evaluator.run(lambda: False)
 
 
 def ledger_command(run: Run, as_json: Annotated[bool, tyro.conf.arg(name="json")] = False) -> None:

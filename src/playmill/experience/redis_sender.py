@@ -122,6 +122,10 @@ class RedisSender:
                 return not self._queue
             self._wait(pause.length(left), left)
 
+    @property
+    def spooled(self) -> int:
+        return self._spool.bytes
+
     def backlog(self) -> Backlog:
         """What waits at the broker, as last heard, and what is still here."""
         self._advance()

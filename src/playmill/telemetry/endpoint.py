@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
 
-from playmill.telemetry.errors import TelemetryError
+from playmill.telemetry.errors import AddressInUse, TelemetryError
 from playmill.telemetry.meters import PrometheusMeters
 
 TOKEN_CHARACTERS = 16
@@ -37,10 +37,8 @@ class MetricsEndpoint:
             self._server = _Server((host, port), meters, token)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                text = f"{listen} is in use; give the metrics another port, or 0 for a free one"
-            else:
-                text = f"metrics cannot listen at {listen}: {error.strerror or error}"
-            raise TelemetryError(text) from error
+                raise AddressInUse(f"{listen} is in use; give the metrics another port") from error
+            raise TelemetryError(f"metrics cannot listen at {listen}: {error.strerror or error}") from error
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.1,), name="metrics", daemon=True

@@ -109,12 +109,12 @@ class Exchange:
     ) -> WeightsWatch:
         """Follows the policy in training, or the `past` ones, until the stack is left. What comes from afar
         is brought to this host once, for all its actors."""
-        follower = self.follower(what, stopped)
+        follower, relay = self.follower(what, stopped), None
         if not self.config.actors.weights_at.startswith("shared"):
             here = self._copy_of(what)
-            stack.enter_context(closing(Relay(follower, here)))
+            relay = stack.enter_context(closing(Relay(follower, here)))
             follower = SharedFollower(here)
-        return stack.enter_context(closing(WeightsWatch(follower)))
+        return stack.enter_context(closing(WeightsWatch(follower, relay=relay)))
 
     def follower(self, what: str = "policy", stopped: Callable[[], bool] = lambda: False) -> Follower:
         """Where weights were published, whoever else follows them here."""
