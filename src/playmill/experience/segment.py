@@ -200,6 +200,11 @@ def _read_header(view: memoryview, shape: SegmentShape, run: str, size: int) -> 
     return Identity(run, actor, epoch, sequence), _traceparent(*found[13:])
 
 
+def traceparent_of(message: bytes) -> str:
+    """The name in the header of a message that this process has sealed."""
+    return _traceparent(*HEADER.unpack_from(message)[13:])
+
+
 def _traceparent(trace: bytes, span: bytes) -> str:
     """Only what was recorded is named, so the flags are always 01."""
     if any(trace) != any(span):

@@ -13,7 +13,7 @@ from playmill.telemetry.errors import AddressInUse
 from playmill.telemetry.meters import NO_METERS, Meters, PrometheusMeters
 from playmill.telemetry.traces import OFF, Tracer, start_tracing
 
-AGAIN_S = 5.0
+AGAIN_S = 2.0
 """Until an address that was in use is tried again."""
 
 _LOG = logging.getLogger(__name__)

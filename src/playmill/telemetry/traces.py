@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 import re
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -20,8 +22,12 @@ from typing import Any
 from playmill.telemetry.errors import TelemetryError
 
 TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+CLOSE_S = 2.0
+"""The last spans may take so long to be sent."""
 MOST_LINKS = 128
 """Links of one span; OpenTelemetry drops more."""
+
+_LOG = logging.getLogger(__name__)
 
 Value = str | int | float | bool
 
@@ -79,10 +85,33 @@ def start_tracing(service: str, *, share: float = 1.0, exporter: Any = None) -> 
     try:
         if exporter is None:
             otlp = importlib.import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
-            exporter = otlp.OTLPSpanExporter()
+            # It would log every try; one line says as much.
+            logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
+            exporter = _Telling(otlp.OTLPSpanExporter())
         return _Recording(service, share, exporter)
     except ImportError:
         raise TelemetryError("traces need OpenTelemetry: pip install 'playmill[traces]'") from None
+
+
+class _Telling:
+    """An exporter that says once that spans do not arrive, and once that they do again."""
+
+    def __init__(self, exporter: Any) -> None:
+        self._exporter, self._arrived = exporter, True
+
+    def export(self, spans: Any) -> Any:
+        found = self._exporter.export(spans)
+        arrived = found.name == "SUCCESS"
+        if arrived != self._arrived:
+            _LOG.warning("spans arrive again" if arrived else "spans do not arrive; is a collector running?")
+        self._arrived = arrived
+        return found
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return bool(self._exporter.force_flush(timeout_millis))
 
 
 class _RecordedSpan(Span):
@@ -141,7 +170,10 @@ class _Recording(Tracer):
             yield _RecordedSpan(span)
 
     def close(self) -> None:
-        self._provider.shutdown()
+        """A collector that is away is tried for long: nobody who ends waits for that."""
+        sending = threading.Thread(target=self._provider.shutdown, name="traces", daemon=True)
+        sending.start()
+        sending.join(CLOSE_S)
 
     def _above(self, parent: str) -> Any:
         """The context of a parent in another process; None: of the span this thread is in."""

@@ -22,6 +22,7 @@ from playmill.experience.weights_later import LaterPublisher
 from playmill.experience.weights_open import open_follower, open_publisher
 from playmill.experience.weights_shared import SharedFollower, remove_shared, shared_path
 from playmill.experience.weights_watch import Relay, WeightsWatch
+from playmill.telemetry.traces import OFF, Tracer
 from playmill.training.config import Train
 
 ID_FILE = "id"
@@ -82,12 +83,13 @@ class Exchange:
     def policy_socket(self) -> Path:
         return self.local / "policy.socket"
 
-    def sender(self, actor: int, epoch: int) -> Sender:
+    def sender(self, actor: int, epoch: int, tracer: Tracer = OFF) -> Sender:
         actors = self.config.actors
         if actors.channel == "shared":
             return RingSender(self.local, self.run, actor, epoch, actors.ring_mb << 20)
         spool = self.folder / "spool" / str(actor)
-        return RedisSender(actors.channel, self.run, actor, epoch, spool, password=_password())
+        name = (self.run, actor, epoch)
+        return RedisSender(actors.channel, *name, spool, password=_password(), tracer=tracer)
 
     def receiver(self, *, look: bool = False) -> Receiver:
         """`look`: without taking anything, for the ledger."""

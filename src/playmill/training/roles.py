@@ -32,7 +32,7 @@ def play(folder: Path, number: int, stopped: Callable[[], bool]) -> Actor:
     with ExitStack() as stack:
         instruments = stack.enter_context(config.telemetry.open("actor", number, in_use=warn))
         introduce(instruments.meters, exchange.run, config.game, "actor", number)
-        sender = stack.enter_context(closing(exchange.sender(number, epoch)))
+        sender = stack.enter_context(closing(exchange.sender(number, epoch, instruments.tracer)))
         seed = epoch + number
         answers: Answers
         if settings.inference == "process":
