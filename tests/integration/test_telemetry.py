@@ -2,14 +2,11 @@
 
 import contextlib
 import os
-import random
 import shutil
 import signal
 import socket
-import urllib.request
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families as parse
 
 from benchmarks.chaos_run import Trial
 from playmill.experience.ring import RingSender, rings_root
@@ -18,6 +15,7 @@ from playmill.telemetry.catalogue import CATALOGUE, Kind
 from playmill.training.exchange import PASSWORD
 from playmill.training.telemetry_settings import OFFSETS
 from tests.collector import running_collector
+from tests.integration.pages import free_ports, page
 from tests.integration.program import start, train, wait_for
 from tests.redis_server import running_redis
 
@@ -34,34 +32,6 @@ def running(*arguments, **settings):
         shutil.rmtree(rings_root() / trial.exchange.run, ignore_errors=True)
         trial.exchange.clear()
         os.environ.pop(PASSWORD, None)
-
-
-def free_ports():
-    """A port of which those of all roles are free."""
-    rng = random.Random(os.getpid())
-    while True:
-        port = rng.randrange(20_000, 30_000)
-        try:
-            for offset in OFFSETS.values():
-                with socket.create_server(("127.0.0.1", port + offset)):
-                    pass
-            return port
-        except OSError:
-            continue
-
-
-def page(port):
-    """All samples that a process shows, by name and the labels' values in the labels' order; none where it
-    does not answer."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
-            text = reply.read().decode()
-    except OSError:
-        return {}
-    found = [sample for family in parse(text) for sample in family.samples]
-    return {
-        (s.name.removeprefix("playmill_"), *(v for _, v in sorted(s.labels.items()))): s.value for s in found
-    }
 
 
 def names(shown):

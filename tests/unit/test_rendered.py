@@ -107,6 +107,15 @@ def test_units_name_every_role_and_may_do_little(tmp_path):
     assert read_cluster(tmp_path / "mine.json") == made("systemd")
 
 
+@pytest.mark.parametrize(("bind", "handed"), [("127.0.0.1", False), ("0.0.0.0", True)])
+def test_units_hand_over_the_token_of_metrics_that_others_can_see(tmp_path, bind, handed):
+    run = {"game": "leduc", "telemetry": {"port": 9400, "bind": bind}}
+    render(made("systemd", run=run), tmp_path)
+    for file in tmp_path.glob("*.service"):
+        line = "LoadCredential=metrics_token:/etc/playmill/mine.metrics_token\n"
+        assert (line in file.read_text()) == handed
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 def test_systemd_takes_the_units(tmp_path):
     # It looks whether programs are there: `true` stands for ours.

@@ -167,24 +167,25 @@ class TrainerMeters:
     """Of the learner, what is the same in all lanes."""
 
     def __init__(self, meters: Meters, config: Train, run: str) -> None:
-        self._meters, self._config = meters, config
+        self._meters = meters
+        self._turns, self._resident = config.turns_an_update, not config.by_engines
+        self._state_bytes = config.spec.schema.bytes
         introduce(meters, run, config.game, "learner")
         for name in ("turns", "games"):
             meters.count(name, 0)
-        if not config.by_engines:
+        if self._resident:
             meters.set("games_active", config.games)
 
     def updated(self, games: int, seconds: float, phases: Mapping[str, float]) -> None:
         if not self._meters.on:
             return
-        turns = self._config.turns_an_update
-        self._meters.count("turns", turns)
+        self._meters.count("turns", self._turns)
         self._meters.count("games", games)
         self._meters.observe("update_seconds", seconds)
         for phase, spent in phases.items():
             self._meters.count("phase_seconds", spent, phase=phase)
-        if not self._config.by_engines:
-            self._meters.observe("game_state_bytes", self._config.spec.schema.bytes, turns)
+        if self._resident:
+            self._meters.observe("game_state_bytes", self._state_bytes, self._turns)
 
     def judged(self, results: Mapping[str, Evaluation]) -> None:
         tell_wins(self._meters, results)

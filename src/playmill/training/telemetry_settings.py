@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playmill.games import PlaymillError
+from playmill.telemetry.endpoint import is_loopback
 from playmill.telemetry.instruments import NO_INSTRUMENTS, Instruments, RunningInstruments
 
 TOKEN = "PLAYMILL_METRICS_TOKEN"
@@ -53,6 +54,11 @@ class Telemetry:
         host = f"[{self.bind}]" if ":" in self.bind else self.bind
         return f"{host}:{port}"
 
+    @property
+    def wide(self) -> bool:
+        """Whether other machines can see the metrics."""
+        return bool(self.port) and not is_loopback(self.bind)
+
     def token(self) -> str:
         """From the variable, the file, or systemd's credentials; empty: there is none."""
         if given := os.environ.get(TOKEN, ""):
@@ -63,6 +69,15 @@ class Telemetry:
             handed = Path(folder) / CREDENTIAL
             return _checked(_read(handed), str(handed)) if handed.exists() else ""
         return ""
+
+    def needed_token(self) -> str:
+        """The token, where there must be one; empty where metrics are for this machine, or off."""
+        if not self.wide:
+            return ""
+        found = self.token()
+        if not found:
+            raise PlaymillError(f"metrics at {self.bind} need a token: set {TOKEN}, or telemetry.token_file")
+        return found
 
     def open(self, role: str, number: int = 0, *, in_use: Callable[[str], None] | None = None) -> Instruments:
         """The instruments of a process. `in_use`: as RunningInstruments have it."""
