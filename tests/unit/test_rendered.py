@@ -14,6 +14,7 @@ from playmill.games import PlaymillError
 from playmill.launch.cluster import cluster_from, read_cluster
 from playmill.launch.render import render
 from playmill.launch.yaml import yaml as written
+from playmill.training.telemetry_settings import Telemetry
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -70,6 +71,41 @@ def test_the_broker_speaks_tls_and_only_to_the_clusters_pods(objects, tmp_path):
     assert policy["ingress"][0]["from"] == [
         {"podSelector": {"matchLabels": {"app.kubernetes.io/instance": "mine"}}}
     ]
+
+
+def test_pods_show_their_metrics_with_a_token_from_a_secret(tmp_path):
+    run = {"game": "leduc", "telemetry": {"port": 9400, "alias": "mtg"}}
+    files = render(made("kubernetes", run=run, learner={"evaluators": 1}), tmp_path)
+    found = [yaml.safe_load(file.read_text()) for file in files if file.suffix == ".yaml"]
+    objects = {(one["kind"], one.get("metadata", {}).get("name", "")): one for one in found}
+    test_kubernetes_takes_the_manifests(objects)
+    shown = {}
+    for pod in pods(objects):
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        for container in pod["containers"]:
+            if container["name"] == "redis":
+                continue
+            (port,) = container["ports"]
+            shown[container["name"]] = port["name"], port["containerPort"]
+            environment = {one["name"]: one.get("value") for one in container["env"]}
+            assert environment["PLAYMILL_METRICS_PORT"] == str(port["containerPort"])
+            assert {"name": "metrics", "mountPath": "/metrics", "readOnly": True} in container["volumeMounts"]
+            assert volumes["metrics"]["secret"]["secretName"] == "playmill-metrics"
+    assert shown == {
+        "learner": ("metrics", 9400),
+        "evaluator": ("metrics-evaluator"[:15], 9401),
+        "actor": ("metrics", 9410),
+    }
+    ports = objects["NetworkPolicy", "mine"]["spec"]["ingress"][1]["ports"]
+    assert [one["port"] for one in ports] == [9400, 9401, 9410]
+    telemetry = read_cluster(tmp_path / "cluster.json").train.telemetry
+    assert telemetry == Telemetry(port=9400, bind="0.0.0.0", token_file="/metrics/token", alias="mtg")
+
+
+def test_without_metrics_pods_listen_nowhere(objects):
+    for pod in pods(objects):
+        assert all("ports" not in one or one["name"] == "redis" for one in pod["containers"])
+    assert len(objects["NetworkPolicy", "mine"]["spec"]["ingress"]) == 1
 
 
 def test_the_same_pod_evaluates_what_the_learner_saves(tmp_path):

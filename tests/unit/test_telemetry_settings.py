@@ -3,6 +3,8 @@
 import dataclasses
 import http.client
 import socket
+import subprocess
+import sys
 import time
 
 import pytest
@@ -14,7 +16,7 @@ from playmill.telemetry import TelemetryError, instruments
 from playmill.telemetry.instruments import NO_INSTRUMENTS
 from playmill.training.config import Train, from_dict, to_dict
 from playmill.training.runs import CHANGEABLE
-from playmill.training.telemetry_settings import TOKEN, Telemetry
+from playmill.training.telemetry_settings import PORT, TOKEN, Telemetry
 
 GOOD = "a-token-of-the-tests"
 
@@ -22,6 +24,7 @@ GOOD = "a-token-of-the-tests"
 @pytest.fixture(autouse=True)
 def no_token(monkeypatch):
     monkeypatch.delenv(TOKEN, raising=False)
+    monkeypatch.delenv(PORT, raising=False)
     monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
 
 
@@ -40,6 +43,14 @@ def test_nothing_is_opened_unless_asked_for():
         pass
 
 
+def test_off_loads_neither_library():
+    code = (
+        "import sys, playmill.training.telemetry_settings as t; t.Telemetry().open('actor'); "
+        "sys.exit(any(name in sys.modules for name in ('prometheus_client', 'opentelemetry')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_every_process_of_a_machine_has_a_port_of_its_own():
     settings = Telemetry(port=9400)
     assert [settings.listen(role) for role in ("learner", "evaluator", "policy")] == [
@@ -51,6 +62,16 @@ def test_every_process_of_a_machine_has_a_port_of_its_own():
     assert Telemetry(port=9400, bind="::1").listen("learner") == "[::1]:9400"
     with pytest.raises(PlaymillError, match="actor 20000 has no port"):
         Telemetry(port=50_000).listen("actor", 20_000)
+
+
+def test_a_pod_may_say_which_port(monkeypatch):
+    monkeypatch.setenv(PORT, "9410")
+    assert Telemetry(port=9400).listen("actor", 77) == "127.0.0.1:9410"
+    assert Telemetry().listen("actor", 77) == ""
+    for wrong in ("0", "x", "99999", "-1"):
+        monkeypatch.setenv(PORT, wrong)
+        with pytest.raises(PlaymillError, match="must be a port"):
+            Telemetry(port=9400).listen("learner")
 
 
 @pytest.mark.parametrize(

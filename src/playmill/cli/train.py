@@ -148,7 +148,7 @@ def _train(command: TrainCommand, ranks: Ranks) -> None:
         title = f"{config.spec.title} · {run.path}"
         try:
             with Screen(title, config.turns or None, seconds, plain=command.plain or None) as screen:
-                trainer = Trainer(run, screen, ranks, instruments)
+                trainer = Trainer(run, screen, ranks, instruments=instruments)
                 stop_on_signals(trainer.stop)
                 reason = trainer.run()
             _close(run, trainer, reason, console)

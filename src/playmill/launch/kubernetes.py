@@ -8,6 +8,7 @@ from typing import Any
 
 from playmill.launch.cluster import Broker, Cluster
 from playmill.launch.crew import PATIENCE_S
+from playmill.launch.kubernetes_metrics import seen_in_pods, watched
 from playmill.launch.yaml import yaml
 from playmill.training.config import to_dict
 
@@ -49,6 +50,9 @@ def manifests(cluster: Cluster) -> dict[str, str]:
     if cluster.learner.evaluators:
         # It reads the learner's disk, so it is a container of the learner's pod.
         objects["learner.yaml"] = _role(cluster, "learner", 1, ("evaluator",))
+    if cluster.train.telemetry.port:
+        objects = watched(cluster.train.telemetry, objects)
+        inside = dataclasses.replace(inside, run=seen_in_pods(cluster.run))
     top = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",

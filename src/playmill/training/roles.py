@@ -59,7 +59,7 @@ def play(folder: Path, number: int, stopped: Callable[[], bool]) -> Actor:
         writer = SegmentWriter(exchange.shape, settings.slots, *name, stagger=True, tracer=tracer)
         meters = ActorMeters(instruments.meters, pool, sender, decides) if instruments.meters.on else None
         parts = (pool, answers, writer, sender, settings.batching, config.opponents, seed)
-        actor = Actor(*parts, meters, tracer)
+        actor = Actor(*parts, meters=meters, tracer=tracer)
         actor.run(stopped)
         return actor
 

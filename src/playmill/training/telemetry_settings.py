@@ -14,6 +14,8 @@ from playmill.telemetry.instruments import NO_INSTRUMENTS, Instruments, RunningI
 
 TOKEN = "PLAYMILL_METRICS_TOKEN"
 """Where the token is looked for first."""
+PORT = "PLAYMILL_METRICS_PORT"
+"""The port of this very process, where others on its machine are none of the run's, as in a pod."""
 CREDENTIAL = "metrics_token"
 """What systemd calls it, if a unit hands it over."""
 OFFSETS = {"learner": 0, "evaluator": 1, "policy": 2, "actor": 10}
@@ -48,7 +50,10 @@ class Telemetry:
         """Where a process of the run shows its metrics; empty: nowhere."""
         if not self.port:
             return ""
-        port = self.port + OFFSETS[role] + number
+        given = os.environ.get(PORT, "")
+        if given and not (given.isascii() and given.isdigit() and 1 <= int(given) <= 65535):
+            raise PlaymillError(f"{PORT} must be a port, got {given!r}")
+        port = int(given or self.port + OFFSETS[role] + number)
         if port > 65535:
             raise PlaymillError(f"actor {number} has no port: telemetry.port {self.port} is too high")
         host = f"[{self.bind}]" if ":" in self.bind else self.bind
