@@ -52,6 +52,9 @@ def test_an_engine_that_crashes_is_started_anew_and_its_pids_are_gone():
         assert over > 20
         assert lost > 0
         assert sum(engine.restarts for engine in pool.health()) >= 2
+        for engine in pool.health():
+            assert engine.again["died"] >= engine.restarts
+            assert engine.again["late"] == engine.again["lied"] == 0
         assert "it ended" in "".join(engine.reason for engine in pool.health())
     assert all(gone(pid) for pid in pids - {0})
 
@@ -63,6 +66,7 @@ def test_an_engine_that_hangs_is_killed_after_the_time_out_and_the_rest_is_playe
         _, lost = play(pool, 200)
         assert lost > 0
         assert any("longer than 0.4 s" in engine.reason for engine in pool.health())
+        assert sum(engine.again["late"] for engine in pool.health()) > 0
 
 
 def test_a_game_that_takes_too_long_is_dropped_and_its_engine_stays():

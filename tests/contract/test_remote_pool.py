@@ -269,3 +269,19 @@ def test_staggered_games_of_one_length_are_at_different_turns():
     assert lost.sum() >= 14  # a cut before the first turn is none that anybody sees
     assert len(set(ends.tolist())) >= 12
     assert np.ptp(ends) > 40
+
+
+def test_the_lengths_of_games_and_the_waits_of_rows_are_known():
+    waits = []
+    with RemotePool("kuhn", 4, engines=2, command=host("native:kuhn", "--delay-ms", "5")) as pool:
+
+        def look(waiting):
+            time.sleep(0.002)
+            waits.extend(pool.waited(waiting.slot))
+
+        over, _ = play(pool, 80, each=look)
+        found = pool.durations()
+        assert over <= len(found) <= over + 4
+        assert all(length > 0.01 for length in found)  # two decisions and more
+        assert len(pool.durations()) == 0
+    assert all(0.002 <= wait < 5.0 for wait in waits)

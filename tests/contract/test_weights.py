@@ -17,6 +17,8 @@ from playmill.experience.weights_shared import SharedFollower, SharedPublisher
 from playmill.experience.weights_store import StoreFollower, StorePublisher
 from playmill.experience.weights_watch import Relay, WeightsWatch
 from playmill.games import PlaymillError
+from playmill.telemetry.meters import PrometheusMeters
+from playmill.training.meters import WeightsMeters
 from tests.redis_server import redis_server, running_redis  # noqa: F401
 
 SILENT = {"on_problem": lambda _: None}
@@ -356,6 +358,26 @@ def test_a_damaged_version_is_counted_once_and_play_keeps_what_it_has(tmp_path):
     publisher.publish(3, tensors(3))
     until(lambda: (found := watch.take()) is not None and found[0] == 3)
     watch.close()
+
+
+def test_what_a_relay_refuses_counts_where_its_weights_are_followed(tmp_path):
+    publisher, place = StorePublisher(f"file://{tmp_path / 'store'}"), tmp_path / "host.weights"
+    publisher.publish(1, tensors(1))
+    relay = Relay(StoreFollower(f"file://{tmp_path / 'store'}", look=0.0), place, **SILENT)
+    watch, meters = WeightsWatch(SharedFollower(place), relay=relay), PrometheusMeters()
+    told = WeightsMeters(meters, watch, watch)
+    assert watch.first(10)[0] == 1
+    told.look()
+    bad = pack(2, tensors(2))
+    publisher.put(bad._replace(data=bytes(bad.data)[:-1] + b"\xff"))
+    until(lambda: watch.refused == 1)
+    assert watch.stats().bad == 0
+    told.look()
+    page = meters.page()[0].decode()
+    assert "playmill_weights_refused_total 2.0" in page  # both that are followed have this relay
+    assert "playmill_weight_version 1.0" in page
+    watch.close()
+    relay.close()
 
 
 def test_no_learner_is_said_after_a_while(tmp_path):

@@ -150,7 +150,7 @@ def test_the_crew_starts_an_evaluator_and_starts_it_again(run):
     try:
         crew.look_after()
         crew.members[0]._process.kill()
-        wait_for(lambda: crew.look_after() or crew.restarts == 1)
+        wait_for(lambda: crew.look_after() or crew.restarts == {"evaluator": 1})
         wait_for(lambda: (run / FILE).exists())
     finally:
         crew.close()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import signal
 import time
 from pathlib import Path
@@ -10,7 +11,9 @@ import pytest
 
 from benchmarks.broker import free_port
 from playmill.checkpoints import Store
-from tests.integration.launching import ask, child, start, wait_until, write
+from playmill.training.telemetry_settings import TOKEN
+from tests.integration.launching import RUN, ask, child, start, wait_until, write
+from tests.integration.pages import free_ports, page
 from tests.ssh_server import running_sshd
 
 pytestmark = pytest.mark.integration
@@ -56,7 +59,11 @@ def test_a_local_cluster_restarts_who_dies_and_stops_in_order(tmp_path, redis_se
     assert ask(tmp_path, "launch", str(file), "--stop") == (0, "mine is not running here\n")
 
 
-def test_actors_behind_ssh_reach_the_broker_through_the_tunnel(tmp_path, redis_server):
+def test_actors_behind_ssh_reach_the_broker_through_the_tunnel(tmp_path, redis_server, monkeypatch):
+    token = secrets.token_hex(16)
+    monkeypatch.setenv(TOKEN, token)
+    metrics = free_ports()
+    watched = f'[run.telemetry]\nport = {metrics}\nbind = "0.0.0.0"\n'
     far = tmp_path / "far"
     far.mkdir()
     with running_sshd(far) as server:
@@ -77,10 +84,14 @@ playmill = "{far}/playmill"
 folder = "{far}/runs"
 tunnel_port = {free_port()}
 """
-        file = write(tmp_path, text)
+        file = write(tmp_path, text, RUN + watched)
         launched = start(tmp_path, "launch", str(file), password=redis_server.password)
         try:
             wait_until(lambda: checkpoints(tmp_path, "apart") > 1, launched, tmp_path)
+            for place in (metrics, metrics + 10, metrics + 11):
+                shown = {name for name, *_ in page(place, token)}
+                assert "process_info" in shown, "the far end has no token but the one it is told"
+            assert page(metrics + 10) == {}
             session = child(launched.pid, "ssh")
             assert redis_server.password not in Path(f"/proc/{session}/cmdline").read_text()
             launched.send_signal(signal.SIGINT)
@@ -109,7 +120,7 @@ tunnel_port = {free_port()}
             assert "hosts.there" in said
 
 
-def test_a_launch_without_broker_or_password_says_what_to_do(tmp_path, redis_server):
+def test_a_launch_without_broker_password_or_token_says_what_to_do(tmp_path, redis_server):
     file = write(tmp_path, f'name = "mine"\nbroker.url = "{redis_server.bare_url}"\n')
     code, said = ask(tmp_path, "launch", str(file))
     assert code == 2
@@ -117,6 +128,12 @@ def test_a_launch_without_broker_or_password_says_what_to_do(tmp_path, redis_ser
     code, said = ask(tmp_path, "launch", str(file), password="x" * 32)
     assert code == 2
     assert "does not take this password" in said
+    wide = RUN + '[run.telemetry]\nport = 9400\nbind = "0.0.0.0"\n'
+    write(tmp_path, f'name = "mine"\nbroker.url = "{redis_server.bare_url}"\n', wide)
+    code, said = ask(tmp_path, "launch", str(file), password=redis_server.password)
+    assert code == 2
+    assert "PLAYMILL_METRICS_TOKEN" in said
+    write(tmp_path, f'name = "mine"\nbroker.url = "{redis_server.bare_url}"\n')
     redis_server.kill()
     code, said = ask(tmp_path, "launch", str(file), password=redis_server.password)
     assert code == 2

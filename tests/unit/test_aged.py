@@ -168,7 +168,7 @@ def send(lane, sender, sequence, version):
     columns = {
         name: getattr(rollout, name)[: shape.steps, sequence].numpy()
         for name in Segment._fields
-        if name not in ("identity", "version")
+        if name not in ("identity", "version", "traceparent")
     }
     identity = Identity(lane.exchange.run, 0, 1, sequence)
     versions = np.full(shape.steps, version, np.uint32)

@@ -11,6 +11,7 @@ import pytest
 
 from playmill.cli.serve import Serve
 from playmill.games import registry
+from playmill.telemetry.catalogue import ALIASES, CATALOGUE
 from playmill.training.config import Train, load_recipe, recipe_names
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,6 +82,20 @@ def test_every_game_has_a_page_and_a_recipe(game):
     for option in spec.option_specs:
         assert f"`{option.name}`" in text, f"{game}.md does not describe the option {option.name}"
     assert load_recipe(f"{game}/quick").game == game
+
+
+def test_every_metric_is_described_and_no_other():
+    text = (ROOT / "docs" / "metrics.md").read_text()
+    table = text[text.index("| metric | kind") : text.index("*Who decides*")]
+    names = {metric.name for metric in CATALOGUE}
+    assert [name for name in names if f"`{name}`" not in table] == []
+    for metric in CATALOGUE:
+        for label in metric.labels:
+            assert f"`{label}`" in table
+    used = re.findall(r"playmill_([a-z_]+)", text)
+    assert {name.removesuffix("_total") for name in used} <= names
+    mtg = set(re.findall(r"`mtg_([a-z_]+)`", text))
+    assert {name.removesuffix("_total") for name in mtg} == {alias.name for alias in ALIASES}
 
 
 def test_every_recipe_is_listed():

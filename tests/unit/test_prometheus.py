@@ -4,6 +4,7 @@ import http.client
 import importlib
 import math
 import socket
+import threading
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
@@ -12,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from playmill.telemetry import TelemetryError
 from playmill.telemetry.catalogue import ALIASES, CATALOGUE, Kind
 from playmill.telemetry.endpoint import AT_ONCE, MetricsEndpoint
-from playmill.telemetry.meters import Meters, PrometheusMeters
+from playmill.telemetry.meters import Meters, PrometheusMeters, Totals
 
 TOKEN = "a token of the test's own"
 
@@ -66,7 +67,8 @@ def test_openmetrics_is_spoken_to_who_accepts_it():
     with MetricsEndpoint(meters) as endpoint:
         _, text, reply = scrape(endpoint, Accept="application/openmetrics-text; version=1.0.0")
     assert "openmetrics" in reply.headers["Content-Type"]
-    assert samples(text, parse_open)[("mtg_games_total", ())] == 1
+    number = [metric.name for metric in CATALOGUE].index("games") + 1
+    assert samples(text, parse_open)[("mtg_games_total", ())] == number
 
 
 @pytest.mark.parametrize("prefix", ["mtg", "generals"])
@@ -120,6 +122,7 @@ def test_names_are_declared_once_and_aliases_name_what_there_is():
     assert len(set(names)) == len(names)
     assert {alias.of for alias in ALIASES} <= set(names)
     assert all(len(alias.labels) <= 1 for alias in ALIASES)
+    assert not any(metric.labels for metric in CATALOGUE if metric.kind is Kind.HISTOGRAM)
 
 
 def test_what_is_not_declared_cannot_be_counted():
@@ -132,6 +135,62 @@ def test_what_is_not_declared_cannot_be_counted():
     ):
         with pytest.raises(ValueError, match=r"telemetry/catalogue\.py"):
             wrong()
+
+
+def test_a_page_shows_what_was_told_and_nothing_else():
+    meters = PrometheusMeters("mtg")
+    meters.count("games", 0)
+    meters.observe_all("decision_seconds", ())
+    found = samples(meters.page()[0].decode())
+    assert {name for name, _ in found if not name.startswith("process_")} == {
+        "playmill_games_total",
+        "mtg_games_total",
+        "mtg_games_played_total",
+        *(f"{name}_{part}" for name in TIMED for part in ("bucket", "count", "sum")),
+    }
+
+
+TIMED = ("playmill_decision_seconds", "mtg_action_processing_seconds")
+
+
+def test_values_are_told_many_at_once():
+    meters = PrometheusMeters()
+    meters.observe("game_duration_seconds", 0.5, 3)
+    meters.observe_all("game_duration_seconds", [0.01, 0.011, 1e9])
+    found = samples(meters.page()[0].decode())
+    buckets = {dict(labels)["le"]: n for (name, labels), n in found.items() if name.endswith("_bucket")}
+    assert [buckets[le] for le in ("0.01", "0.1", "0.5", "1800.0", "+Inf")] == [1, 2, 5, 5, 6]
+    assert found["playmill_game_duration_seconds_count", ()] == 6
+    assert found["playmill_game_duration_seconds_sum", ()] == pytest.approx(1.5 + 0.021 + 1e9)
+
+
+def test_totals_count_what_came_since():
+    meters = PrometheusMeters()
+    totals = Totals(meters)
+    for total in (0, 3, 3, 10):
+        totals.count("games", total)
+        totals.count("segments_dropped", 2 * total, reason="old")
+    found = samples(meters.page()[0].decode())
+    assert found["playmill_games_total", ()] == 10
+    assert found["playmill_segments_dropped_total", (("reason", "old"),)] == 20
+
+
+def test_threads_may_tell_and_look_at_once():
+    meters = PrometheusMeters()
+
+    def tell(number):
+        for _ in range(2000):
+            meters.count("turns")
+            meters.observe("decision_seconds", 1e-3)
+            meters.set("win_rate", 0.5, opponent=str(number))
+
+    threads = [threading.Thread(target=tell, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        meters.page()
+    found = samples(meters.page()[0].decode())
+    assert found["playmill_turns_total", ()] == found["playmill_decision_seconds_count", ()] == 8000
 
 
 def test_a_followed_gauge_is_asked_when_somebody_looks():

@@ -14,6 +14,7 @@ from playmill.games import PlaymillError
 from playmill.launch.cluster import cluster_from, read_cluster
 from playmill.launch.render import render
 from playmill.launch.yaml import yaml as written
+from playmill.training.telemetry_settings import Telemetry
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -75,6 +76,41 @@ def test_the_broker_speaks_tls_and_only_to_the_clusters_pods(objects, tmp_path):
     ]
 
 
+def test_pods_show_their_metrics_with_a_token_from_a_secret(tmp_path):
+    run = {"game": "leduc", "telemetry": {"port": 9400, "alias": "mtg"}}
+    files = render(made("kubernetes", run=run, learner={"evaluators": 1}), tmp_path)
+    found = [yaml.safe_load(file.read_text()) for file in files if file.suffix == ".yaml"]
+    objects = {(one["kind"], one.get("metadata", {}).get("name", "")): one for one in found}
+    test_kubernetes_takes_the_manifests(objects)
+    shown = {}
+    for pod in pods(objects):
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        for container in pod["containers"]:
+            if container["name"] == "redis":
+                continue
+            (port,) = container["ports"]
+            shown[container["name"]] = port["name"], port["containerPort"]
+            environment = {one["name"]: one.get("value") for one in container["env"]}
+            assert environment["PLAYMILL_METRICS_PORT"] == str(port["containerPort"])
+            assert {"name": "metrics", "mountPath": "/metrics", "readOnly": True} in container["volumeMounts"]
+            assert volumes["metrics"]["secret"]["secretName"] == "playmill-metrics"
+    assert shown == {
+        "learner": ("metrics", 9400),
+        "evaluator": ("metrics-evaluator"[:15], 9401),
+        "actor": ("metrics", 9410),
+    }
+    ports = objects["NetworkPolicy", "mine"]["spec"]["ingress"][1]["ports"]
+    assert [one["port"] for one in ports] == [9400, 9401, 9410]
+    telemetry = read_cluster(tmp_path / "cluster.json").train.telemetry
+    assert telemetry == Telemetry(port=9400, bind="0.0.0.0", token_file="/metrics/token", alias="mtg")
+
+
+def test_without_metrics_pods_listen_nowhere(objects):
+    for pod in pods(objects):
+        assert all("ports" not in one or one["name"] == "redis" for one in pod["containers"])
+    assert len(objects["NetworkPolicy", "mine"]["spec"]["ingress"]) == 1
+
+
 def test_the_same_pod_evaluates_what_the_learner_saves(tmp_path):
     render(made("kubernetes", learner={"evaluators": 1}), tmp_path)
     pod = yaml.safe_load((tmp_path / "learner.yaml").read_text())["spec"]["template"]["spec"]
@@ -108,6 +144,15 @@ def test_units_name_every_role_and_may_do_little(tmp_path):
             assert f"\n{line}\n" in text
         assert "LoadCredential=password:/etc/playmill/mine.password" in text
     assert read_cluster(tmp_path / "mine.json") == made("systemd")
+
+
+@pytest.mark.parametrize(("bind", "handed"), [("127.0.0.1", False), ("0.0.0.0", True)])
+def test_units_hand_over_the_token_of_metrics_that_others_can_see(tmp_path, bind, handed):
+    run = {"game": "leduc", "telemetry": {"port": 9400, "bind": bind}}
+    render(made("systemd", run=run), tmp_path)
+    for file in tmp_path.glob("*.service"):
+        line = "LoadCredential=metrics_token:/etc/playmill/mine.metrics_token\n"
+        assert (line in file.read_text()) == handed
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")

@@ -1,12 +1,14 @@
 """Segments: what goes in comes out, and what is no segment of the run is refused with a reason."""
 
 import struct
+import time
 import zlib
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from playmill.experience.segment import (
     HEADER,
@@ -19,9 +21,11 @@ from playmill.experience.segment import (
     decode,
     encode,
     message_bytes,
+    traceparent_of,
 )
 from playmill.experience.segment_writer import SegmentWriter
 from playmill.games import PlaymillError
+from playmill.telemetry.traces import start_tracing
 from tests.segments import SHAPE, a_segment
 
 RUN = "run"
@@ -44,7 +48,7 @@ def test_a_segment_comes_back_as_it_was(steps, seats, observation, legal, sequen
     assert len(message) == message_bytes(shape)
     back = decode(message, shape, "a.b-c_D")
     assert back.identity == segment.identity
-    for name in Segment._fields[1:]:
+    for name in Segment._fields[1:-1]:
         column = getattr(back, name)
         assert np.array_equal(column, getattr(segment, name))
         assert column.dtype == getattr(segment, name).dtype
@@ -108,6 +112,47 @@ def test_rows_that_would_poison_a_learner_are_refused(change, why):
     change(segment)
     with pytest.raises(BadSegment, match=why):
         decode(encode(segment, SHAPE), SHAPE, RUN)
+
+
+SPAN = "00-0123456789abcdef0123456789abcdef-00000000000000ff-01"
+
+
+def test_a_segment_may_name_the_span_it_was_played_in():
+    segment = a_segment(Identity(RUN, 3, 7, 11))._replace(traceparent=SPAN)
+    message = encode(segment, SHAPE)
+    assert len(message) == len(GOOD)
+    assert decode(message, SHAPE, RUN).traceparent == traceparent_of(bytes(message)) == SPAN
+    assert decode(GOOD, SHAPE, RUN).traceparent == traceparent_of(GOOD) == ""
+    assert bytes(GOOD[HEADER.size - 24 : HEADER.size]) == bytes(24)
+
+
+@pytest.mark.parametrize(
+    "zeros", [slice(HEADER.size - 24, HEADER.size - 8), slice(HEADER.size - 8, HEADER.size)]
+)
+def test_half_a_name_of_a_span_is_refused(zeros):
+    message = encode(a_segment(Identity(RUN, 3, 7, 11))._replace(traceparent=SPAN), SHAPE)
+    message[zeros] = bytes(zeros.stop - zeros.start)
+    with pytest.raises(BadSegment, match="half a name"):
+        decode(summed(message), SHAPE, RUN)
+
+
+def test_a_traced_writer_records_segments_from_their_first_row_on():
+    exporter = InMemorySpanExporter()
+    tracer = start_tracing("actor", exporter=exporter)
+    writer = SegmentWriter(SHAPE, 3, RUN, 4, 1, tracer=tracer)
+    slots, rng, sealed, moments = np.array([0, 2]), np.random.default_rng(1), [], []
+    for turn in range(SHAPE.steps):
+        moments.append(time.time_ns())
+        writer.decided(slots, *rows_for(rng, slots, turn), version=1)
+        sealed += writer.outcome(slots, np.zeros((2, 2)), np.zeros(2))
+    tracer.close()
+    spans = exporter.get_finished_spans()
+    for number, (one, span) in enumerate(zip(sealed, spans, strict=True)):
+        assert moments[0] <= span.start_time <= moments[1] <= span.end_time <= one.sealed_ns
+        assert dict(span.attributes) == {"run": RUN, "actor": 4, "sequence": number}
+        found = decode(one.message, SHAPE, RUN).traceparent
+        assert found[:-2] == one.traceparent[:-2]
+        assert found[36:52] == f"{span.context.span_id:016x}"
 
 
 def test_other_schema_other_shape_and_other_run_are_named():

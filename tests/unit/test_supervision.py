@@ -28,8 +28,8 @@ def test_engines_do_not_restart_in_step():
     assert Backoff(SETTINGS, 1).next() != Backoff(SETTINGS, 2).next()
 
 
-def failed(made, now, **how):
-    made.fail("a test", now, **{"lied": False, "for_good": False, **how})
+def failed(made, now, why="died"):
+    made.fail("a test", now, why)
     return made.start_at - now
 
 
@@ -56,11 +56,20 @@ def test_a_healthy_while_makes_the_next_delay_the_first():
 def test_an_engine_that_lies_too_often_is_out_for_good():
     made = engine()
     for _ in range(2):
-        failed(made, 0.0, lied=True)
+        failed(made, 0.0, "lied")
         assert made.state is State.WAITING
-    failed(made, 0.0, lied=True)
+    failed(made, 0.0, "lied")
     assert made.state is State.OUT
     assert made.health(1.0).quarantines == 3
+    assert made.health(1.0).again == {"died": 0, "late": 0, "lied": 2}
+
+
+def test_an_engine_of_another_game_is_not_started_again():
+    made = engine()
+    failed(made, 0.0, "late")
+    failed(made, 10.0, "unfit")
+    assert made.state is State.OUT
+    assert made.health(11.0).again == {"died": 0, "late": 1, "lied": 0}
 
 
 def test_an_idle_engine_is_asked_for_a_sign_of_life_and_given_up_without_one():

@@ -3,13 +3,18 @@
 import importlib
 import subprocess
 import sys
+import time
 import timeit
+from types import SimpleNamespace
 
 import pytest
+from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from playmill.telemetry import TelemetryError
-from playmill.telemetry.traces import OFF, TRACEPARENT, start_tracing
+from playmill.telemetry.traces import CLOSE_S, OFF, TRACEPARENT, _Telling, start_tracing
+
+FAILURE, SUCCESS = SpanExportResult.FAILURE, SpanExportResult.SUCCESS
 
 
 @pytest.fixture
@@ -98,6 +103,54 @@ def test_a_traceparent_that_is_none_is_passed_over(exporter, text):
     span = names(exporter)["batch"]
     assert span.parent is None
     assert list(span.links) == []
+
+
+def test_a_span_can_be_told_of_afterwards(exporter):
+    tracer = start_tracing("actor", exporter=exporter)
+    began = time.time_ns() - 5_000_000_000
+    above = tracer.record("actor.segment", began, turns=64)
+    tracer.record("channel.send", began + 1, parent=above)
+    tracer.close()
+    segment, send = names(exporter)["actor.segment"], names(exporter)["channel.send"]
+    assert segment.start_time == began
+    assert segment.end_time - began >= 5_000_000_000
+    assert TRACEPARENT.fullmatch(above)
+    assert send.parent.span_id == segment.context.span_id
+    assert OFF.record("actor.segment", began) == ""
+
+
+def test_what_links_to_a_recorded_span_is_recorded_however_small_the_share(exporter):
+    followed = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
+    tracer = start_tracing("learner", share=1e-9, exporter=exporter)
+    assert tracer.record("alone", time.time_ns()) == ""
+    with tracer.span("learner.update", links=["", followed]), tracer.span("weights.publish"):
+        pass
+    with tracer.span("learner.update.unlinked", links=[]):
+        pass
+    with tracer.span("unrecorded", links=[followed[:-1] + "0"]):
+        pass
+    tracer.close()
+    assert sorted(names(exporter)) == ["learner.update", "weights.publish"]
+
+
+def test_nobody_waits_for_a_collector_that_is_away(monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    tracer = start_tracing("actor")
+    tracer.record("actor.segment", time.time_ns())
+    began = time.monotonic()
+    tracer.close()
+    assert time.monotonic() - began < CLOSE_S + 1.0
+
+
+def test_spans_that_do_not_arrive_are_told_of_once(caplog):
+    found = iter([FAILURE, FAILURE, SUCCESS, SUCCESS])
+    exporter = _Telling(SimpleNamespace(export=lambda _spans: next(found)))
+    for _ in range(4):
+        exporter.export([])
+    assert [record.message for record in caplog.records] == [
+        "spans do not arrive; is a collector running?",
+        "spans arrive again",
+    ]
 
 
 def test_shares_are_checked_and_a_missing_library_says_what_to_install(monkeypatch):

@@ -20,6 +20,7 @@ from playmill.training.fleet_plan import difference, plan_members, settled
 from playmill.training.fleet_report import Comparison, load_fleet, write_fleet_report
 from playmill.training.report import draw_curves, write_report
 from playmill.training.runs import new_run_path
+from playmill.training.telemetry_settings import Telemetry
 from playmill.training.units import clock, percent, short
 
 
@@ -41,6 +42,7 @@ def start_fleet(
     config: Train, seeds: Sequence[int], vary: Sequence[str], path: Path | None, plain: bool
 ) -> None:
     """Trains a run for each seed and each combination of what is varied."""
+    _check_unwatched(config)
     members = plan_members(config, seeds, vary)
     config = settled(config, next(iter(members.values())))
     folder = create_fleet(path or new_run_path(Path("runs"), config.game), config, members)
@@ -49,6 +51,7 @@ def start_fleet(
 
 def resume_fleet(path: Path, config: Train, plain: bool) -> None:
     """Goes on with every run of a fleet that has not come to its end."""
+    _check_unwatched(config)
     folder = open_fleet(path)
     try:
         if changes := difference(folder.record.config, config):
@@ -57,6 +60,11 @@ def resume_fleet(path: Path, config: Train, plain: bool) -> None:
         folder.release()
         raise
     _train(folder, plain)
+
+
+def _check_unwatched(config: Train) -> None:
+    if config.telemetry != Telemetry():
+        raise PlaymillError("runs of a fleet share one process, and its metrics; leave --telemetry out")
 
 
 def _train(folder: FleetFolder, plain: bool) -> None:

@@ -22,7 +22,8 @@ from playmill.telemetry.alive import Alive
 from playmill.training.engine_lane import LEDGER
 from playmill.training.evaluator import Evaluator
 from playmill.training.exchange import Exchange, run_id
-from playmill.training.roles import answer, play
+from playmill.training.meters import introduce
+from playmill.training.roles import answer, play, warn
 from playmill.training.runs import read_config
 from playmill.training.trainer import JUDGED_S
 
@@ -79,15 +80,16 @@ def evaluator_command(
             return
     os.nice(nice)
     torch.set_num_threads(1)
-    evaluator = Evaluator(run, threads, say=lambda text: print(text, flush=True))
-    signs = Alive(alive)
+    config, signs = read_config(run), Alive(alive)
 
     def stopped() -> bool:
         """What is not finished is nobody's loss: no signal is waited for."""
         signs.expect(JUDGED_S)
         return False
 
-    evaluator.run(stopped)
+    with config.telemetry.open("evaluator", in_use=warn) as instruments:
+        introduce(instruments.meters, run_id(run), config.game, "evaluator")
+        Evaluator(run, threads, lambda text: print(text, flush=True), instruments.meters).run(stopped)
 
 
 def ledger_command(run: Run, as_json: Annotated[bool, tyro.conf.arg(name="json")] = False) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NoReturn, cast
 
@@ -143,19 +144,22 @@ def _check_no_fleet(command: TrainCommand, flag: str = "--ranks") -> None:
 
 def _train(command: TrainCommand, ranks: Ranks) -> None:
     """One run, from its folder to its report."""
-    run = _open(command)
     console = Console()
-    config = run.config
-    seconds = 60.0 * config.minutes if config.minutes and not config.turns else None
-    title = f"{config.spec.title} · {run.path}"
-    try:
-        with Screen(title, config.turns or None, seconds, plain=command.plain or None) as screen:
-            trainer = Trainer(run, screen, ranks, command.alive)
-            stop_on_signals(trainer.stop)
-            reason = trainer.run()
-        _close(run, trainer, reason, console)
-    finally:
-        run.release()
+    # Before a folder is made. Whoever comes back goes on without a port that somebody else has.
+    in_use = partial(console.print, style="yellow") if command.resume is not None else None
+    with command.telemetry.open("learner", in_use=in_use) as instruments:
+        run = _open(command)
+        config = run.config
+        seconds = 60.0 * config.minutes if config.minutes and not config.turns else None
+        title = f"{config.spec.title} · {run.path}"
+        try:
+            with Screen(title, config.turns or None, seconds, plain=command.plain or None) as screen:
+                trainer = Trainer(run, screen, ranks, command.alive, instruments)
+                stop_on_signals(trainer.stop)
+                reason = trainer.run()
+            _close(run, trainer, reason, console)
+        finally:
+            run.release()
 
 
 def parse(args: list[str]) -> TrainCommand:

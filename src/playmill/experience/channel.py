@@ -47,11 +47,18 @@ class Sender(Protocol):
 
         Sequences go up by one. One that was handed over already is not sent again."""
 
+    @property
+    def spooled(self) -> int:
+        """Bytes on this machine's disk that the broker has not got."""
+
     def backlog(self) -> Backlog: ...
     def close(self) -> None: ...
 
 
 class Receiver(Protocol):
+    buried: int
+    """Messages that went to the dead letters."""
+
     def receive(self, at_most: int, within: float) -> list[Delivery]:
         """What has come, in order for each actor; empty when nothing came within so many seconds."""
 

@@ -51,6 +51,7 @@ class RedisReceiver:
         self._found: deque[bytes] = deque()
         """Delivered to nobody who still lives."""
         self._claim_at, self._idle = 0.0, 0.0
+        self.buried = 0
         self._length = 0
         self._patience = AGAIN
         self._reply_bytes, self._largest, self._mean = reply_bytes, reply_bytes, 0.0
@@ -227,6 +228,7 @@ class RedisReceiver:
 
     def _bury(self, reason: str, message: memoryview, identity: Identity | None) -> None:
         """Dead letters are for a look; a broker that cannot take one loses no experience by it."""
+        self.buried += 1
         letter: dict[str, Any] = {
             "reason": reason[:1000],
             "bytes": len(message),

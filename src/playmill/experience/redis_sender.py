@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 from playmill.experience.channel import Backlog, Message, Pause
 from playmill.experience.redis_link import CONNECT, Link, key
 from playmill.experience.redis_wire import BESIDES, Keys, transaction
-from playmill.experience.segment import Identity, check_identity
+from playmill.experience.segment import Identity, check_identity, traceparent_of
 from playmill.experience.spool import Spool
 from playmill.games import PlaymillError
+from playmill.telemetry.traces import OFF, Tracer
 
 MESSAGES, BYTES = 32, 2 << 20
 """Of one batch; a single message may be larger."""
@@ -62,11 +63,13 @@ class RedisSender:
         *,
         password: str | None = None,
         limits: Limits | None = None,
+        tracer: Tracer = OFF,
     ) -> None:
+        """`tracer` records transactions with segments whose way is traced."""
         check_identity(Identity(run, actor, epoch, 0))
         self._of = (run, actor, epoch)
         self._limits = limits or Limits()
-        self._link = Link(url, password)
+        self._link, self._tracer = Link(url, password), tracer
         self._keys = Keys(*(key(run, name).encode() for name in Keys._fields))
         self._connection: Any = None
         # A broker that hangs holds up whoever dials: a thread, so that the actor plays on.
@@ -121,6 +124,10 @@ class RedisSender:
             if not self._queue or left <= 0:
                 return not self._queue
             self._wait(pause.length(left), left)
+
+    @property
+    def spooled(self) -> int:
+        return self._spool.bytes
 
     def backlog(self) -> Backlog:
         """What waits at the broker, as last heard, and what is still here."""
@@ -255,12 +262,22 @@ class RedisSender:
         if wrong is not None:
             self._refused(wrong)
             return True
+        if self._tracer.on:
+            self._record()
         for _ in range(self._flying):
             self._remember(self._queue.popleft())
         self._flying = 0
         self._length = int(reply[-1]) if isinstance(reply, list) else 0
         self.away, self._patience = False, AGAIN
         return True
+
+    def _record(self) -> None:
+        """The transaction that was taken. What came from the disk is not linked to."""
+        flying = [self._queue[i].message for i in range(self._flying)]
+        links = [link for message in flying if message and (link := traceparent_of(message))]
+        if links:
+            began = time.time_ns() - int(1e9 * (time.monotonic() - self._launched))
+            self._tracer.record("broker.append", began, links=links, messages=self._flying)
 
     def _remember(self, item: _Item) -> None:
         now = time.monotonic()

@@ -124,6 +124,11 @@ class Replay:
         return min(self._next, self.capacity)
 
     @property
+    def bytes(self) -> int:
+        """Of what it holds now."""
+        return self._bytes_of(len(self))
+
+    @property
     def overhead(self) -> float:
         """Bytes an entry takes besides its columns."""
         return self._bytes_of(self.capacity) / self.capacity - sum(c.bytes for c in self.columns.values())

@@ -51,6 +51,8 @@ def _private(folder: Path) -> Path:
 class RingSender:
     """The actor's end."""
 
+    spooled = 0
+
     def __init__(self, folder: Path, run: str, actor: int, epoch: int, capacity: int = CAPACITY) -> None:
         check_identity(Identity(run, actor, epoch, 0))
         _private(folder)
@@ -193,6 +195,7 @@ class RingReceiver:
         self.folder = folder if look else _private(folder)
         self.run = check_run(run)
         self.dead_letters = DeadLetters(folder / "dead")
+        self.buried = 0
         self.broken: dict[str, str] = {}
         """Files that are left alone, and why."""
         self._lock = None if look else self._alone()
@@ -237,6 +240,7 @@ class RingReceiver:
                 reading.acknowledge(sequence)
 
     def refuse(self, delivery: Delivery, reason: str) -> None:
+        self.buried += 1
         # Dead letters are for a look; where there is no room for one, no experience is lost by it.
         with contextlib.suppress(OSError):
             self.dead_letters.put(delivery.identity, delivery.message, reason)

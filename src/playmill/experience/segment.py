@@ -21,9 +21,9 @@ from playmill.games import PlaymillError
 
 MAGIC = b"playsegm"
 FORMAT = 1
-HEADER = struct.Struct("<8sII64sQQQQIIIIQ24x")
+HEADER = struct.Struct("<8sII64sQQQQIIIIQ16s8s")
 """Magic, sum, format, run, schema hash, actor, epoch, sequence, steps, seats, bytes of an observation, of
-legal bits, of the message."""
+legal bits, of the message; trace and span in which it was played, zeros where nobody recorded it."""
 SUMMED = 12
 """Where that which the sum covers begins."""
 RUN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", re.ASCII)
@@ -71,6 +71,8 @@ class Segment(NamedTuple):
     rewards: npt.NDArray[np.float32]  # [T, S], of all seats, after the action
     over: npt.NDArray[np.uint8]  # [T], the game ended after the action
     version: npt.NDArray[np.uint32]  # [T], of the weights that decided
+    traceparent: str = ""
+    """Of the span in which it was played, by the W3C's format; empty where nobody recorded it."""
 
 
 class Column(NamedTuple):
@@ -144,18 +146,19 @@ def encode(segment: Segment, shape: SegmentShape) -> bytearray:
                 f"{name} must be {dtype}{list(sizes)}, got {column.dtype}{list(column.shape)}"
             )
         np.ndarray(sizes, dtype, message, offset)[...] = column
-    seal(message, segment.identity, shape)
+    seal(message, segment.identity, shape, segment.traceparent)
     return message
 
 
-def seal(message: bytearray, identity: Identity, shape: SegmentShape) -> None:
+def seal(message: bytearray, identity: Identity, shape: SegmentShape, traceparent: str = "") -> None:
     """Writes the header of a message whose columns are filled."""
     check_identity(identity)
     run, actor, epoch, sequence = identity
     steps, seats, observation_bytes, legal_bytes, schema_hash = shape
     sizes = (steps, seats, observation_bytes, legal_bytes, len(message))
-    name = run.encode("ascii")
-    HEADER.pack_into(message, 0, MAGIC, 0, FORMAT, name, schema_hash, actor, epoch, sequence, *sizes)
+    name, trace = run.encode("ascii"), bytes.fromhex(traceparent[3:35] + traceparent[36:52])
+    head = (MAGIC, 0, FORMAT, name, schema_hash, actor, epoch, sequence, *sizes)
+    HEADER.pack_into(message, 0, *head, trace[:16], trace[16:])
     total = zlib.crc32(memoryview(message)[SUMMED:])
     struct.pack_into("<I", message, len(MAGIC), total)
 
@@ -164,14 +167,14 @@ def decode(message: memoryview | bytes | bytearray, shape: SegmentShape, run: st
     """The segment in a message: views of it, made once every length and sum is known to be right."""
     view = memoryview(message).cast("B")
     columns, size = layout(shape)
-    identity = _read_header(view, shape, run, size)
+    identity, traceparent = _read_header(view, shape, run, size)
     arrays = [np.ndarray(sizes, dtype, view, offset) for _, dtype, sizes, offset in columns]
-    segment = Segment(identity, *arrays)
+    segment = Segment._make((identity, *arrays, traceparent))
     _check_rows(segment, shape)
     return segment
 
 
-def _read_header(view: memoryview, shape: SegmentShape, run: str, size: int) -> Identity:
+def _read_header(view: memoryview, shape: SegmentShape, run: str, size: int) -> tuple[Identity, str]:
     if len(view) < HEADER.size:
         raise BadSegment(f"{len(view)} bytes are too few for a segment")
     found = HEADER.unpack_from(view)
@@ -194,7 +197,19 @@ def _read_header(view: memoryview, shape: SegmentShape, run: str, size: int) -> 
         raise BadSegment(f"a segment of the run {name.rstrip(bytes(1))!r}, not of {run!r}")
     if max(actor, epoch, sequence) >= LIMIT:
         raise BadSegment("a number of the identity is out of range")
-    return Identity(run, actor, epoch, sequence)
+    return Identity(run, actor, epoch, sequence), _traceparent(*found[13:])
+
+
+def traceparent_of(message: bytes) -> str:
+    """The name in the header of a message that this process has sealed."""
+    return _traceparent(*HEADER.unpack_from(message)[13:])
+
+
+def _traceparent(trace: bytes, span: bytes) -> str:
+    """Only what was recorded is named, so the flags are always 01."""
+    if any(trace) != any(span):
+        raise BadSegment("half a name of a span")
+    return f"00-{trace.hex()}-{span.hex()}-01" if any(trace) else ""
 
 
 def _check_rows(segment: Segment, shape: SegmentShape) -> None:

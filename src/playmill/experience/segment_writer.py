@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 from playmill.experience.segment import Identity, SegmentShape, check_identity, layout, seal
 from playmill.games import PlaymillError
+from playmill.telemetry.traces import OFF, Tracer
 
 Array = npt.NDArray[Any]
 
@@ -18,6 +20,10 @@ class Sealed(NamedTuple):
 
     identity: Identity
     message: bytearray
+    traceparent: str = ""
+    """Of the span in which it was played; empty where nobody recorded it."""
+    sealed_ns: int = 0
+    """When, where it was recorded."""
 
 
 class SegmentWriter:
@@ -25,10 +31,19 @@ class SegmentWriter:
     known, which comes with the slot's next row: first `decided`, then `outcome` or `take_back`.
 
     With `stagger` the first rows of each slot are not kept, of another slot another number: segments then are
-    full one after the other for ever, and not all at the same moment."""
+    full one after the other for ever, and not all at the same moment. `tracer` records each segment from its
+    first row on, and the message names that span."""
 
     def __init__(
-        self, shape: SegmentShape, slots: int, run: str, actor: int, epoch: int, *, stagger: bool = False
+        self,
+        shape: SegmentShape,
+        slots: int,
+        run: str,
+        actor: int,
+        epoch: int,
+        *,
+        stagger: bool = False,
+        tracer: Tracer = OFF,
     ) -> None:
         check_identity(Identity(run, actor, epoch, 0))
         if slots < 1:
@@ -50,6 +65,9 @@ class SegmentWriter:
         self._game = np.zeros(slots, np.int64)
         """The first row of the current game in the open segment."""
         self._pending = np.zeros(slots, bool)
+        self._tracer = tracer
+        self._begun_ns = [0] * slots
+        """When the first row of the open segment came, where that is recorded."""
         self._to_skip = np.arange(slots) * shape.steps // slots * stagger
 
     def decided(
@@ -69,6 +87,10 @@ class SegmentWriter:
         if self._pending[slots].any():
             raise PlaymillError("a slot got a second decision before the outcome of its first")
         rows = self._filled[slots]
+        if self._tracer.on:
+            now = time.time_ns()
+            for slot in slots[rows == 0].tolist():
+                self._begun_ns[slot] = now
         columns = self._columns
         columns["observation"][slots, rows] = observation
         columns["legal"][slots, rows] = legal
@@ -114,7 +136,12 @@ class SegmentWriter:
     def _seal(self, slot: int) -> Sealed:
         identity = Identity(*self._name, self.sequence)
         message = bytearray(memoryview(self._memory[slot]))
-        seal(message, identity, self.shape)
+        traceparent = self._record(slot, identity) if self._tracer.on else ""
+        seal(message, identity, self.shape, traceparent)
         self.sequence += 1
         self._filled[slot] = self._game[slot] = 0
-        return Sealed(identity, message)
+        return Sealed(identity, message, traceparent, time.time_ns() if traceparent else 0)
+
+    def _record(self, slot: int, identity: Identity) -> str:
+        began, (run, actor, _, sequence) = self._begun_ns[slot], identity
+        return self._tracer.record("actor.segment", began, run=run, actor=actor, sequence=sequence)

@@ -105,9 +105,15 @@ class WeightsWatch(_Loop):
     """
 
     def __init__(
-        self, follower: Follower, every: float = EVERY, on_problem: Callable[[str], None] = _LOG.warning
+        self,
+        follower: Follower,
+        every: float = EVERY,
+        on_problem: Callable[[str], None] = _LOG.warning,
+        relay: Relay | None = None,
     ) -> None:
+        """`relay`: what brings the weights to where this follows them; what it refuses counts here."""
         super().__init__("weights", every, on_problem)
+        self._relay = relay
         self._follower = follower
         self._ready: _Ready | None = None
         self._used: Blob | None = None
@@ -140,6 +146,11 @@ class WeightsWatch(_Loop):
                 raise WeightsError(f"no weights came within {within:g} s: {text}")
             self._came.wait(min(left, STOPPED_S))
         return found
+
+    @property
+    def refused(self) -> int:
+        """Versions that were refused for their hash or content, here or on the way."""
+        return self.bad + (self._relay.bad if self._relay is not None else 0)
 
     def stats(self) -> WatchStats:
         used = self._used

@@ -12,6 +12,7 @@ from playmill.launch.cluster import cluster_from
 from playmill.launch.crew import NOTICED, Crew, local_members
 from playmill.launch.plan import on_host
 from playmill.launch.ssh import read_task
+from playmill.training.telemetry_settings import TOKEN
 
 SILENCE_S = 30.0
 """Without a sign of life the other end is gone, or the network is."""
@@ -47,10 +48,11 @@ class Leash:
 
 def attend(leash: Leash, stopped: Callable[[], bool]) -> int:
     """Runs the processes of this machine; the exit code."""
-    values, host, password = read_task(leash.first_line())
-    cluster = cluster_from(values)
-    roles = on_host(cluster, host)
-    members = local_members(cluster, roles, password)
+    task = read_task(leash.first_line())
+    host, cluster = task.host, cluster_from(task.cluster)
+    if task.token:
+        os.environ[TOKEN] = task.token
+    members = local_members(cluster, on_host(cluster, host), task.password)
     learner = next((one for one in members if one.name == "learner"), None)
     crew = Crew(members, learner, lambda text: print(f"{host}: {text}", flush=True))
     why = crew.run(lambda: stopped() or not leash.held())

@@ -9,6 +9,7 @@ from typing import Any
 from playmill.launch.cluster import Broker, Cluster
 from playmill.launch.crew import PATIENCE_S
 from playmill.launch.keda import scaled
+from playmill.launch.kubernetes_metrics import seen_in_pods, watched
 from playmill.launch.yaml import yaml
 from playmill.training.config import to_dict
 
@@ -56,6 +57,9 @@ def manifests(cluster: Cluster) -> dict[str, str]:
         # KEDA says how many there are: applied again, manifests must not.
         del objects["actor.yaml"]["spec"]["replicas"]
         objects |= scaled(cluster, SECRET, TLS, PORT) | {"scaling-network.yaml": _keda_network(cluster)}
+    if cluster.train.telemetry.port:
+        objects = watched(cluster.train.telemetry, objects)
+        inside = dataclasses.replace(inside, run=seen_in_pods(cluster.run))
     top = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",

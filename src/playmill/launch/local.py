@@ -25,6 +25,7 @@ PID_FILE = "launch.pid"
 def launch(cluster: Cluster, stopped: Callable[[], bool], say: Callable[[str], None]) -> str:
     """Runs the cluster from this machine until its learner is done or it is told to stop; why it ended."""
     password = find_password(cluster)
+    cluster.train.telemetry.needed_token()
     with _only_one(cluster):
         if not cluster.broker.start:
             check_broker_there(cluster, password)

@@ -14,7 +14,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from playmill.games import PlaymillError
@@ -84,6 +84,8 @@ class Session(Member):
         words = ssh_words(host, [host.playmill, "agent"], tunnel)
         super().__init__(host.name, words, logs, WATCHED, seed, final=(0, NOTICED))
         task = {"cluster": to_dict(seen_from(cluster, host)), "host": host.name, "password": password}
+        if token := cluster.train.telemetry.needed_token():
+            task["token"] = token
         self._task = json.dumps(task).encode() + b"\n"
         self._alive_at = 0.0
 
@@ -155,13 +157,23 @@ def _why(host: Host, code: int, said: str) -> str:
     return last
 
 
-def read_task(line: bytes) -> tuple[dict[str, Any], str, str]:
-    """What a session is told: the cluster, which host this is, the password."""
+class Task(NamedTuple):
+    """What a session is told."""
+
+    cluster: dict[str, Any]
+    host: str
+    """Which one this is."""
+    password: str
+    """The broker's."""
+    token: str
+    """Of the metrics; empty: none is needed."""
+
+
+def read_task(line: bytes) -> Task:
     try:
         task: Mapping[str, Any] = json.loads(line)
-        cluster, host, password = task["cluster"], task["host"], task["password"]
+        return Task(task["cluster"], task["host"], task["password"], task.get("token", ""))
     except (ValueError, KeyError, TypeError):
         raise PlaymillError(
             "playmill agent is started by `playmill launch`, which tells it what to do"
         ) from None
-    return cluster, host, password

@@ -5,6 +5,7 @@ from __future__ import annotations
 from playmill.launch.cluster import Cluster
 from playmill.launch.crew import NOTICED, PATIENCE_S
 from playmill.launch.plan import Placed, placed
+from playmill.training.telemetry_settings import CREDENTIAL
 
 HARDENING = """\
 DynamicUser=yes
@@ -51,11 +52,13 @@ def _service(cluster: Cluster, role: Placed) -> str:
         f"{settings.playmill} join {settings.settings}/{cluster.name}.json {role.role}{number} "
         "--password-file %d/password"
     )
+    token = f"LoadCredential={CREDENTIAL}:{settings.settings}/{cluster.name}.{CREDENTIAL}\n"
+    token = token if cluster.train.telemetry.wide else ""
     return (
         f"[Unit]\nDescription=Playmill {cluster.name}: {role.role}\nPartOf={prefix}.target\n"
         "After=network-online.target\nWants=network-online.target\nStartLimitIntervalSec=0\n\n"
         f"[Service]\nExecStart={command}\n"
-        f"LoadCredential=password:{settings.settings}/{cluster.name}.password\n"
+        f"LoadCredential=password:{settings.settings}/{cluster.name}.password\n{token}"
         f"StateDirectory={state}\nWorkingDirectory=%S/{state}\nEnvironment=HOME=%S/{state}\n"
         f"Restart=on-failure\nRestartSec=2\nRestartPreventExitStatus={NOTICED}\n"
         f"KillSignal=SIGTERM\nTimeoutStopSec={PATIENCE_S:g}\n{HARDENING}"

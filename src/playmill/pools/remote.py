@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
+import numpy as np
 import numpy.typing as npt
 
 from playmill import _native
@@ -29,6 +30,8 @@ LINGER = 0.2
 """Share of a decision's time that a caller who wants several rows waits for more at a wake-up: a quarter
 less work for the pool, and no engine idles that has another game to go on with."""
 LINGER_MOST = 0.001
+DURATIONS = 16_384
+"""Lengths of games that are kept for who asks for them."""
 
 
 class NoEngines(PlaymillError):
@@ -82,6 +85,7 @@ class RemotePool:
         self._tallies: dict[tuple[int, int], list[float]] = {}
         self._stagger, self._seed = stagger, seed
         self._cuts: dict[int, int] = {}
+        self._durations: deque[float] = deque(maxlen=DURATIONS)
         self._crew = Crew(made, self._take, self._lost)
         try:
             for engine in made:
@@ -145,6 +149,17 @@ class RemotePool:
             raise PlaymillError("this pool keeps no results; make it with keep_results=True")
         found, self._rows.ended = self._rows.ended, []
         return found
+
+    def durations(self) -> list[float]:
+        """Seconds of the games that ended since this was last asked, the latest of them."""
+        found = list(self._durations)
+        self._durations.clear()
+        return found
+
+    def waited(self, slots: npt.NDArray[np.int32]) -> list[float]:
+        """Seconds since the rows of these slots came from their engines."""
+        now, came = self._crew.now(), self._rows.came
+        return [now - came[slot] for slot in slots.tolist()]
 
     def numbers(self) -> list[int]:
         """Which of its games each slot is at, from 0."""
@@ -215,6 +230,7 @@ class RemotePool:
             engine.reason = f"a game took longer than {engine.settings.game_timeout:g} s"
             self._lost([slot], now)
         elif driver < FIRST_BOT:
+            rows.came[slot] = now
             rows.show(slot)
         else:
             self._play_bot(slot, driver, now)
@@ -225,6 +241,7 @@ class RemotePool:
         if slot < 0:
             return
         stats = self._rows.take_over(slot, payload)
+        self._durations.append(now - self._rows.begun[slot])
         if self._stagger:
             # The first game to end says how long they are; the next one of each slot is cut short.
             self._stagger = False
@@ -285,6 +302,7 @@ class RemotePool:
             best = min(free, key=lambda engine: len(engine.games))
             slot = self._homeless.popleft()
             self._rows.engine[slot] = best
+            self._rows.begun[slot] = now
             self._rows.game[slot] = best.open(slot, self._rows.next_game(slot), now)
 
     def _first_ready(self, within: float) -> None:

@@ -13,6 +13,7 @@ from playmill.engines.connection import Connection, EngineGone
 from playmill.engines.facts import BadEngine
 from playmill.engines.protocol import Frame, FrameError, Kind
 from playmill.pools.remote_engine import Engine, Lie, State
+from playmill.pools.remote_settings import End
 
 TICK = 0.05
 """Seconds between looks at the clocks of engines."""
@@ -75,9 +76,9 @@ class Crew:
             try:
                 self._served(engine, engine.connection, event, now)
             except (Lie, FrameError) as error:
-                self.fail(engine, f"it lied: {error}", lied=True)
+                self.fail(engine, f"it lied: {error}", "lied")
             except BadEngine as error:
-                self.fail(engine, str(error), for_good=True)
+                self.fail(engine, str(error), "unfit")
             except EngineGone as error:
                 self.fail(engine, str(error))
         if now - self._checked >= TICK:
@@ -127,14 +128,14 @@ class Crew:
         if connection.errors >= 0:
             self._watch(connection.errors, engine, True)
 
-    def fail(self, engine: Engine, reason: str, *, lied: bool = False, for_good: bool = False) -> None:
+    def fail(self, engine: Engine, reason: str, why: End = "died") -> None:
         """Ends an engine, and tells which slots lost their games."""
         connection, now = engine.connection, self.now()
         if connection is not None:
             self._unwatch(connection.socket.fileno())
             self._unwatch(connection.errors)
             self._dying.append(connection)
-        slots = engine.fail(reason, now, lied=lied, for_good=for_good)
+        slots = engine.fail(reason, now, why)
         where = f"{engine.spec.name}, engine {engine.number}"
         if engine.state is State.OUT:
             _LOG.error("%s is left out for good: %s", where, engine.reason)
@@ -173,7 +174,7 @@ class Crew:
                 if now >= engine.start_at:
                     self.start(engine)
             elif why := engine.overdue(now):
-                self.fail(engine, why)
+                self.fail(engine, why, "late")
 
     def _watch(self, fd: int, engine: Engine, is_errors: bool) -> None:
         self._watched[fd] = (engine, is_errors)

@@ -10,7 +10,7 @@ from playmill.engines.facts import Welcome, read_welcome
 from playmill.engines.names import Launch
 from playmill.engines.protocol import HANDSHAKE_LIMIT, TEXT_LIMIT, Decoder, Frame, Kind
 from playmill.games import GameSpec, PlaymillError
-from playmill.pools.remote_settings import Backoff, EngineHealth, Supervision
+from playmill.pools.remote_settings import CURABLE, Backoff, End, EngineHealth, Supervision
 
 FAILURES_MOST = 8
 """Games an engine may give up one after another, with no decision in between."""
@@ -57,6 +57,7 @@ class Engine:
         self._failures = 0
         self._starts = 0
         self.decisions = self.lies = self.lost = 0
+        self.again: dict[End, int] = dict.fromkeys(CURABLE, 0)
         self.waited = self.busy = self._busy_since = 0.0
         self._ready_time = 0.0
 
@@ -88,7 +89,7 @@ class Engine:
         self._pings = 0
         return found
 
-    def fail(self, reason: str, now: float, *, lied: bool, for_good: bool) -> list[int]:
+    def fail(self, reason: str, now: float, why: End) -> list[int]:
         """Kills the process; the slots whose games are lost. It is started again unless it is out."""
         slots = list(self.games.values())
         if self.connection is not None:
@@ -101,15 +102,17 @@ class Engine:
         self.settle(now)
         if self.state is State.READY:
             self._ready_time += now - self._since
-        self.lies += lied
+        self.lies += why == "lied"
         self.lost += len(slots)
         self.games.clear()
         self.asked.clear()
         self.dropped.clear()
         self.out.clear()
         self._failures = 0
-        gone = for_good or self.lies >= self.settings.lies_most
+        gone = why == "unfit" or self.lies >= self.settings.lies_most
         self.state = State.OUT if gone else State.WAITING
+        if not gone:
+            self.again[why] += 1
         self.start_at = now + self._backoff.next()
         return slots
 
@@ -224,10 +227,12 @@ class Engine:
             games=len(self.games),
             decisions=self.decisions,
             restarts=max(0, self._starts - 1),
+            again=dict(self.again),
             quarantines=self.lies,
             lost=self.lost,
             waited=self.waited,
             seconds_a_decision=self.busy / self.decisions if self.decisions else 0.0,
+            busy=self.busy,
             utilisation=min(1.0, self.busy / ready) if ready > 0 else 0.0,
             reason=self.reason,
         )

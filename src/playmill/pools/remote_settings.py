@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from playmill.games import PlaymillError
 
@@ -55,6 +56,12 @@ class Backoff:
         self._failures = 0
 
 
+End = Literal["died", "late", "lied", "unfit"]
+"""Why an engine ended: by itself, for a time-out, caught at a lie, or because it plays another game."""
+CURABLE: tuple[End, ...] = ("died", "late", "lied")
+"""After these it is started again."""
+
+
 class EngineHealth(NamedTuple):
     """One engine of a pool, now. Times are in seconds."""
 
@@ -67,6 +74,8 @@ class EngineHealth(NamedTuple):
     """In flight."""
     decisions: int
     restarts: int
+    again: Mapping[End, int]
+    """How often it was to be started again, by why it had ended."""
     quarantines: int
     """Lies it was caught at."""
     lost: int
@@ -75,6 +84,8 @@ class EngineHealth(NamedTuple):
     """Answers were waited for so long, all games together."""
     seconds_a_decision: float
     """Mean time it was at work for a decision."""
+    busy: float
+    """It was at work so long."""
     utilisation: float
     """Share of its time that it was at work, since it was ready."""
     reason: str

@@ -67,6 +67,10 @@ class Slots:
         self.seed = [0] * slots
         self.spent = [0.0] * slots
         """Seconds of engines' time that the game in the slot has taken."""
+        self.begun = [0.0] * slots
+        """When the game in the slot began, by the engines' clock."""
+        self.came = [0.0] * slots
+        """When its row came."""
         self._held = [False] * slots  # a new row has come while an old one is still owed an answer
         self._live = [False] * slots  # what happens now is what the last answer brings
         self.number = [-1] * slots

@@ -24,6 +24,7 @@ from playmill.games import GameSpec, PlaymillError
 from playmill.serving.answers import PolicyTable
 from playmill.serving.batching import Batching, Pace
 from playmill.serving.ring import make_memory
+from playmill.telemetry.meters import NO_METERS, Meters
 
 ASKED = struct.Struct("<I")  # rows
 REPLY = struct.Struct("<QII")  # version, past policies, 0 or why not
@@ -92,8 +93,10 @@ class _Actor:
 class InferenceServer:
     """Answers the rows of all actors that connect to `path`."""
 
-    def __init__(self, table: PolicyTable, path: Path, batching: Batching) -> None:
-        self.table, self.path = table, path
+    def __init__(
+        self, table: PolicyTable, path: Path, batching: Batching, meters: Meters = NO_METERS
+    ) -> None:
+        self.table, self.path, self._meters = table, path, meters
         self.pace = Pace(batching, 1)
         self._actors: dict[socket.socket, _Actor] = {}
         self._selector = selectors.DefaultSelector()
@@ -134,7 +137,11 @@ class InferenceServer:
         oldest = min(actor.since for actor in ready)
         if rows < self.pace.size and now - oldest < self.pace.wait_s:
             return 0
+        asked = [(actor.waiting, actor.since) for actor in ready] if self._meters.on else ()
         self._answer(ready)
+        for count, since in asked:
+            self._meters.observe("inference_seconds", time.perf_counter() - since, count)
+        self._meters.observe("inference_batch_fill", rows / self.pace.most)
         self.pace.answered(rows, now - oldest, time.perf_counter() - now)
         return rows
 

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
 
-from playmill.telemetry.errors import TelemetryError
+from playmill.telemetry.errors import AddressInUse, TelemetryError
 from playmill.telemetry.meters import PrometheusMeters
 
 TOKEN_CHARACTERS = 16
@@ -29,7 +29,7 @@ class MetricsEndpoint:
         host, port = _address(listen)
         if token and len(token) < TOKEN_CHARACTERS:
             raise TelemetryError(f"a token of at least {TOKEN_CHARACTERS} characters is wanted for metrics")
-        if not token and not _is_loopback(host):
+        if not token and not is_loopback(host):
             raise TelemetryError(
                 f"metrics at {listen} can be read from other machines: set a token, or listen on 127.0.0.1"
             )
@@ -37,10 +37,8 @@ class MetricsEndpoint:
             self._server = _Server((host, port), meters, token)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                text = f"{listen} is in use; give the metrics another port, or 0 for a free one"
-            else:
-                text = f"metrics cannot listen at {listen}: {error.strerror or error}"
-            raise TelemetryError(text) from error
+                raise AddressInUse(f"{listen} is in use; give the metrics another port") from error
+            raise TelemetryError(f"metrics cannot listen at {listen}: {error.strerror or error}") from error
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.1,), name="metrics", daemon=True
@@ -115,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
         # A page in a browser of this machine may have its own name point here; that name gives it away.
         host = self.headers.get("Host", "localhost").rpartition("@")[2]
         name = host.partition("]")[0].strip("[") if host.startswith("[") else host.partition(":")[0]
-        if _is_loopback(name):
+        if is_loopback(name):
             return True
         self._reply(HTTPStatus.MISDIRECTED_REQUEST, b"ask for it as 127.0.0.1 or localhost\n")
         return False
@@ -142,7 +140,7 @@ def _address(listen: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:

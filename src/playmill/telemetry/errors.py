@@ -5,3 +5,7 @@ from __future__ import annotations
 
 class TelemetryError(Exception):
     """Something the user can put right; the message says how."""
+
+
+class AddressInUse(TelemetryError):
+    """Somebody else listens there; it may be a process that is about to end."""

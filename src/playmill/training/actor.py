@@ -17,9 +17,11 @@ from playmill.pools.remote import RemotePool
 from playmill.pools.remote_slots import Waiting
 from playmill.serving.answers import Answered, Answers
 from playmill.serving.batching import Batching, Pace
+from playmill.telemetry.traces import OFF, Tracer
 from playmill.training.collector import seating
 from playmill.training.config import Opponents
 from playmill.training.lane import seating_seed
+from playmill.training.meters import ActorMeters
 
 SEND_WITHIN = 0.02
 """Seconds that a full channel is waited for before the actor looks around again."""
@@ -60,12 +62,15 @@ class Actor:
         opponents: Opponents,
         seed: int,
         leave: Leave | None = None,
+        meters: ActorMeters | None = None,
+        tracer: Tracer = OFF,
     ) -> None:
         """`leave`: to play, where that needs one."""
         self.pool, self.answers, self.writer, self.sender = pool, answers, writer, sender
         self.opponents, self.seed, self.leave = opponents, seed, leave
         self.pace = Pace(batching, pool.slots)
         self.counts = Counts()
+        self._meters, self._tracer = meters, tracer
         self._unsent: deque[Sealed] = deque()
         self._seated = 0
         if opponents.bots:
@@ -74,7 +79,11 @@ class Actor:
     def run(self, stopped: Callable[[], bool]) -> None:
         while not stopped():
             self.step()
+            if self._meters is not None:
+                self._meters.look(self.counts, self._unsent_bytes)
         self.drain(time.monotonic() + 5.0)
+        if self._meters is not None:
+            self._meters.look(self.counts, self._unsent_bytes, now=True)
 
     def step(self) -> int:
         """One batch: what is ready is taken in, answered and sent on its way; its rows."""
@@ -89,7 +98,10 @@ class Actor:
             return 0
         ready = time.perf_counter()
         found = self.answers.answer(rows.observation, rows.legal, rows.driver)
+        computed = time.perf_counter() - ready
         self.pool.act(rows.slot, found.action)
+        if self._meters is not None:
+            self._meters.answered(rows.slot, computed)
         self._note(rows, found)
         self.pace.answered(len(rows.slot), ready - began, time.perf_counter() - ready)
         self.counts.turns += len(rows.slot)
@@ -117,14 +129,21 @@ class Actor:
 
     def _hand_over(self, within: float) -> bool:
         while self._unsent:
-            identity, message = self._unsent[0]
-            if not self.sender.send(identity, message, within):
+            sealed = self._unsent[0]
+            if not self.sender.send(sealed.identity, sealed.message, within):
                 return False
             self._unsent.popleft()
             self.counts.segments += 1
             if self.leave is not None:
                 self.leave.used(1)
+            if sealed.traceparent:
+                size = len(sealed.message)
+                self._tracer.record("channel.send", sealed.sealed_ns, sealed.traceparent, bytes=size)
         return True
+
+    @property
+    def _unsent_bytes(self) -> int:
+        return len(self._unsent) * len(self._unsent[0].message) if self._unsent else 0
 
     def _has_room(self) -> bool:
         """As long as few segments wait here for a full channel play goes on; then it pauses, however long."""

@@ -40,8 +40,9 @@ class ActorCrew:
         ]
 
     @property
-    def restarts(self) -> int:
-        return sum(member.starts - 1 for member in self.members if member.starts)
+    def restarts(self) -> dict[str, int]:
+        """How often each was started again."""
+        return {member.name: max(0, member.starts - 1) for member in self.members}
 
     def look_after(self) -> None:
         """Starts who is not there; called again and again."""

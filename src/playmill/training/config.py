@@ -14,6 +14,7 @@ from playmill.algorithms import PPO, Age
 from playmill.games import GameSpec, PlaymillError, registry, unknown
 from playmill.policies import Network
 from playmill.training.engine_settings import Actors, Replaying
+from playmill.training.telemetry_settings import Telemetry
 
 T = TypeVar("T")
 
@@ -166,6 +167,7 @@ class Train:
     evaluation: Evaluation = field(default_factory=Evaluation)
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     plateau: Plateau = field(default_factory=Plateau)
+    telemetry: Telemetry = field(default_factory=Telemetry)
 
     def __post_init__(self) -> None:
         _check(self.games >= 1, f"games must be at least 1, got {self.games}")

@@ -23,6 +23,7 @@ from playmill.experience.ledger import Ledger
 from playmill.experience.segment import BadSegment, Identity, Segment, decode
 from playmill.games import GameSpec, PlaymillError
 from playmill.policies import Policy
+from playmill.telemetry.instruments import NO_INSTRUMENTS, Instruments
 from playmill.training.actors import ActorCrew
 from playmill.training.aged import AgedLearner, loss_settings
 from playmill.training.config import Train
@@ -30,6 +31,7 @@ from playmill.training.demand import LOOK_S, Demand
 from playmill.training.exchange import Exchange, run_id
 from playmill.training.lane import Done, choose_precision, new_policy, past_policy, past_tensors
 from playmill.training.learner import Learner
+from playmill.training.meters import LaneMeters
 from playmill.training.reused import Reused
 from playmill.training.shards import Shards
 
@@ -48,9 +50,17 @@ class EngineLane:
 
     tell_every_s = 0.0
 
-    def __init__(self, config: Train, spec: GameSpec, precision: str | None, folder: Path) -> None:
+    def __init__(
+        self,
+        config: Train,
+        spec: GameSpec,
+        precision: str | None,
+        folder: Path,
+        instruments: Instruments = NO_INSTRUMENTS,
+    ) -> None:
         """`folder`: of the run. `precision`: as a checkpoint has it, or None to choose."""
         self.config, self.spec = config, spec
+        self._meters, self._tracer = LaneMeters(instruments.meters), instruments.tracer
         self.precision = precision or choose_precision(config, spec)
         # On a card one thread takes all rows: it is the card that is shared out.
         self.shards = Shards(min(config.threads, config.actors.segments) if config.device == "cpu" else 1)
@@ -102,6 +112,10 @@ class EngineLane:
             return False
         return time.monotonic() - self._came_at > STARVED_S or self.receiver.backlog().share > PRESSED
 
+    @property
+    def trail(self) -> list[str]:
+        return [segment.traceparent for _, segment in self._batch.values() if segment.traceparent]
+
     def ready(self, within: float) -> bool:
         """Takes in what has come; whether there is enough for an update."""
         if self._actors is None:
@@ -109,6 +123,8 @@ class EngineLane:
             self._publish_past()
             self._actors = self._open.enter_context(closing(ActorCrew(self.config, self._folder)))
         self._actors.look_after()
+        kept = self.reused.replay.bytes if self.reused is not None else 0
+        self._meters.look(self.receiver, kept, self._actors.restarts)
         began = time.perf_counter()
         wanted = self.config.actors.segments - len(self._batch)
         while wanted and (left := began + within - time.perf_counter()) > 0:
@@ -139,6 +155,7 @@ class EngineLane:
         self._batch.clear()
         learnt = time.perf_counter()
         self._publish()
+        self._meters.trained(len(identities), self.version)
         phases = {"waiting": self._waited, "update": learnt - began, "weights": time.perf_counter() - learnt}
         self._waited = 0.0
         games = int(self._fresh.over.sum())
@@ -237,7 +254,7 @@ class EngineLane:
 
     def _take(self, delivery: Delivery) -> None:
         """A delivery goes into the batch, or into the ledger as dropped; known ones are only acknowledged."""
-        identity = delivery.identity
+        identity, came_ns = delivery.identity, time.time_ns() if self._tracer.on else 0
         if self.ledger.seen(identity) or identity in self._batch:
             self._spent.append(delivery.spent())
             return
@@ -249,6 +266,8 @@ class EngineLane:
             self.receiver.refuse(delivery, str(error))
             self._drop(delivery, "bad")
             return
+        if segment.traceparent:
+            self._tracer.record("channel.receive", came_ns, segment.traceparent)
         if self.version - int(segment.version.min()) > self.config.age.most:
             self._drop(delivery, "old")
             return
@@ -256,6 +275,7 @@ class EngineLane:
 
     def _drop(self, delivery: Delivery, reason: str) -> None:
         self.ledger.drop([delivery.identity], reason)
+        self._meters.dropped(reason)
         self._spent.append(delivery.spent())
 
     def _fill(self) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -277,7 +297,8 @@ class EngineLane:
 
     def _publish(self) -> None:
         self.version = max(self.version, self.publisher.newest()) + 1
-        self.publisher.publish(self.version, arrays(self.learner.policy))
+        with self._tracer.span("weights.publish", version=self.version):
+            self.publisher.publish(self.version, arrays(self.learner.policy))
 
     def _publish_past(self) -> None:
         if not self._past:

@@ -12,8 +12,10 @@ from playmill.checkpoints import Store, lock_folder
 from playmill.games import PlaymillError
 from playmill.league.exploitability import TINY, InformationStates, openspiel_installed
 from playmill.league.policies import LoadedPolicy, load_policy
+from playmill.telemetry.meters import NO_METERS, Meters
 from playmill.training.evaluations import COPIES, Found, Reader, append
 from playmill.training.judge import exact_exploitability, meet
+from playmill.training.meters import tell_wins
 from playmill.training.runs import read_config
 
 LOOK_S = 0.5
@@ -26,9 +28,16 @@ COPIES_KEPT = 3
 class Evaluator:
     """What is done stands in the run's evaluations.jsonl, so one that was killed goes on where it was."""
 
-    def __init__(self, folder: Path, threads: int = 1, say: Callable[[str], None] = print) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        threads: int = 1,
+        say: Callable[[str], None] = print,
+        meters: Meters = NO_METERS,
+    ) -> None:
         self.folder, self.threads, self.say = folder, threads, say
         self.config = read_config(folder)
+        self._meters = meters
         self.store = Store(folder / "checkpoints", keep=1, on_warning=lambda _text: None)
         self.copies = folder / COPIES
         self.done: set[int] = set()
@@ -90,6 +99,7 @@ class Evaluator:
         found = self._found(step, loaded)
         append(self.folder, found)
         self.done.add(step)
+        tell_wins(self._meters, {one.opponent: one.result for one in found if one.result is not None})
         for one in found:
             if one.result is not None:
                 result = one.result

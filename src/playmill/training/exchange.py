@@ -23,6 +23,7 @@ from playmill.experience.weights_later import LaterPublisher
 from playmill.experience.weights_open import open_follower, open_publisher
 from playmill.experience.weights_shared import SharedFollower, remove_shared, shared_path
 from playmill.experience.weights_watch import Relay, WeightsWatch
+from playmill.telemetry.traces import OFF, Tracer
 from playmill.training.config import Train
 
 ID_FILE = "id"
@@ -83,12 +84,13 @@ class Exchange:
     def policy_socket(self) -> Path:
         return self.local / "policy.socket"
 
-    def sender(self, actor: int, epoch: int) -> Sender:
+    def sender(self, actor: int, epoch: int, tracer: Tracer = OFF) -> Sender:
         actors = self.config.actors
         if actors.channel == "shared":
             return RingSender(self.local, self.run, actor, epoch, actors.ring_mb << 20)
         spool = self.folder / "spool" / str(actor)
-        return RedisSender(actors.channel, self.run, actor, epoch, spool, password=_password())
+        name = (self.run, actor, epoch)
+        return RedisSender(actors.channel, *name, spool, password=_password(), tracer=tracer)
 
     def receiver(self, *, look: bool = False) -> Receiver:
         """`look`: without taking anything, for the ledger."""
@@ -124,12 +126,12 @@ class Exchange:
     ) -> WeightsWatch:
         """Follows the policy in training, or the `past` ones, until the stack is left. What comes from afar
         is brought to this host once, for all its actors."""
-        follower = self.follower(what, stopped)
+        follower, relay = self.follower(what, stopped), None
         if not self.config.actors.weights_at.startswith("shared"):
             here = self._copy_of(what)
-            stack.enter_context(closing(Relay(follower, here)))
+            relay = stack.enter_context(closing(Relay(follower, here)))
             follower = SharedFollower(here)
-        return stack.enter_context(closing(WeightsWatch(follower)))
+        return stack.enter_context(closing(WeightsWatch(follower, relay=relay)))
 
     def follower(self, what: str = "policy", stopped: Callable[[], bool] = lambda: False) -> Follower:
         """Where weights were published, whoever else follows them here."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -69,6 +69,10 @@ class Lane(Protocol):
     def urgent(self) -> bool:
         """Whether a checkpoint is due, whenever the last one was."""
 
+    @property
+    def trail(self) -> Sequence[str]:
+        """Spans of what the next update learns from, as far as they are recorded."""
+
     def ready(self, within: float) -> bool:
         """Whether there is something to learn from, or will be in so many seconds; false: ask again."""
 
@@ -109,6 +113,7 @@ class Resident:
     """Games and learner are in one process: there is always something to learn from."""
 
     urgent = False
+    trail: Sequence[str] = ()
 
     def ready(self, _within: float) -> bool:
         return True

@@ -18,6 +18,7 @@ from playmill.serving.inference_client import SharedAnswers
 from playmill.training.actor import Actor
 from playmill.training.exchange import Exchange, run_id
 from playmill.training.followed import FIRST_WEIGHTS_S, Followed
+from playmill.training.meters import ActorMeters, introduce
 from playmill.training.runs import read_config
 
 
@@ -29,7 +30,9 @@ def play(folder: Path, number: int, stopped: Callable[[], bool]) -> Actor:
     exchange = Exchange(config, run_id(folder), folder)
     epoch = new_epoch()
     with ExitStack() as stack:
-        sender = stack.enter_context(closing(exchange.sender(number, epoch)))
+        instruments = stack.enter_context(config.telemetry.open("actor", number, in_use=warn))
+        introduce(instruments.meters, exchange.run, config.game, "actor", number)
+        sender = stack.enter_context(closing(exchange.sender(number, epoch, instruments.tracer)))
         seed = epoch + number
         answers: Answers
         if settings.inference == "process":
@@ -37,7 +40,7 @@ def play(folder: Path, number: int, stopped: Callable[[], bool]) -> Actor:
         else:
             table = PolicyTable(spec, config.network, seed)
             watches = (exchange.watch(stack, stopped=stopped), exchange.watch(stack, "past", stopped))
-            answers = Followed(table, *watches, stopped)
+            answers = Followed(table, *watches, stopped, instruments)
         stack.enter_context(closing(answers))
         pool = stack.enter_context(
             RemotePool(
@@ -52,12 +55,20 @@ def play(folder: Path, number: int, stopped: Callable[[], bool]) -> Actor:
             )
         )
         name = (exchange.run, number, epoch)
-        writer = SegmentWriter(exchange.shape, settings.slots, *name, stagger=True)
+        tracer, decides = instruments.tracer, settings.inference == "actor"
+        writer = SegmentWriter(exchange.shape, settings.slots, *name, stagger=True, tracer=tracer)
         if (leave := exchange.leave(number)) is not None:
             stack.enter_context(closing(leave))
-        actor = Actor(pool, answers, writer, sender, settings.batching, config.opponents, seed, leave)
+        meters = ActorMeters(instruments.meters, pool, sender, decides) if instruments.meters.on else None
+        parts = (pool, answers, writer, sender, settings.batching, config.opponents, seed)
+        actor = Actor(*parts, leave=leave, meters=meters, tracer=tracer)
         actor.run(stopped)
         return actor
+
+
+def warn(text: str) -> None:
+    """A line in the process's log."""
+    print(f"playmill: {text}", flush=True)
 
 
 def new_epoch() -> int:
@@ -71,15 +82,16 @@ def answer(folder: Path, stopped: Callable[[], bool]) -> None:
     config = read_config(folder)
     exchange = Exchange(config, run_id(folder), folder)
     with ExitStack() as stack:
+        instruments = stack.enter_context(config.telemetry.open("policy", in_use=warn))
+        introduce(instruments.meters, exchange.run, config.game, "policy")
         weights = exchange.watch(stack, stopped=stopped)
         with closing(exchange.follower("past", stopped)) as published:
             any_past = published.newest() > 0
         past = exchange.watch(stack, "past", stopped)
         table = PolicyTable(config.spec, config.network, time.time_ns())
-        followed = Followed(table, weights, past, stopped)
+        followed = Followed(table, weights, past, stopped, instruments)
         if any_past:  # actors ask for those that its predecessor had
             table.load_past(past.first(FIRST_WEIGHTS_S, stopped)[1])
-        server = stack.enter_context(
-            closing(InferenceServer(table, exchange.policy_socket, config.actors.batching))
-        )
+        where, batching = exchange.policy_socket, config.actors.batching
+        server = stack.enter_context(closing(InferenceServer(table, where, batching, instruments.meters)))
         server.serve(stopped, followed.renew)

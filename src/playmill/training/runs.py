@@ -12,7 +12,7 @@ from playmill.checkpoints import lock_folder
 from playmill.games import PlaymillError
 from playmill.training.config import Train, from_dict, to_dict
 
-CHANGEABLE = {"turns", "minutes", "ranks", "evaluation", "checkpoints", "plateau"}
+CHANGEABLE = {"turns", "minutes", "ranks", "evaluation", "checkpoints", "plateau", "telemetry"}
 """What may differ when a run is resumed; everything else is part of what its weights are."""
 
 

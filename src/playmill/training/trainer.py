@@ -17,11 +17,14 @@ from playmill.games import PlaymillError
 from playmill.league.policies import check_schema
 from playmill.policies import Policy
 from playmill.telemetry.alive import Alive
+from playmill.telemetry.instruments import NO_INSTRUMENTS, Instruments
 from playmill.telemetry.metrics import MetricsLog, read_metrics
 from playmill.training.engine_lane import EngineLane
 from playmill.training.evaluations import COPIES, Reader
+from playmill.training.exchange import run_id
 from playmill.training.judge import Judge
 from playmill.training.lane import Done, Lane, seating_seed
+from playmill.training.meters import TrainerMeters
 from playmill.training.ranked import LeadingLane, rank_lane
 from playmill.training.ranks import ALONE, Ranks
 from playmill.training.runs import RunFolder
@@ -52,13 +55,20 @@ class Trainer:
     trainers at once."""
 
     def __init__(
-        self, run: RunFolder, listener: Listener, ranks: Ranks = ALONE, alive: Path | None = None
+        self,
+        run: RunFolder,
+        listener: Listener,
+        ranks: Ranks = ALONE,
+        alive: Path | None = None,
+        instruments: Instruments = NO_INSTRUMENTS,
     ) -> None:
         """`ranks`: of which this is the first. `alive`: the file of its signs of life."""
         config = run.config
         if config.ranks != ranks.count:
             raise PlaymillError(f"{run.path} is for {config.ranks} ranks, and {ranks.count} were started")
         self.run_folder, self.config, self.listener = run, config, listener
+        self._tracer, name = instruments.tracer, run_id(run.path) if config.by_engines else run.path.name
+        self._meters = TrainerMeters(instruments.meters, config, name)
         self.spec, self.alive = config.spec, Alive(alive)
         self.updates = self.turns = self.games_played = 0
         self.seconds = 0.0
@@ -77,7 +87,7 @@ class Trainer:
         saved = read(latest) if latest is not None else None
         if latest is not None and saved is not None:
             check_schema(self.spec, saved.meta, latest)
-        self.lane = _lane(run, saved, ranks)
+        self.lane = _lane(run, saved, ranks, instruments)
         self.judge = Judge(config, self.spec, self.policy)
         if latest is not None and saved is not None:
             self._load(latest, saved)
@@ -119,7 +129,8 @@ class Trainer:
             self.lane.saved(self._whole)
             return self.finished()
         self._seat_opponents()
-        done = self.lane.update(self.updates, self._progress())
+        with self._tracer.span("learner.update", links=self.lane.trail, number=self.updates):
+            done = self.lane.update(self.updates, self._progress())
         self.updates += 1
         self.turns += self.config.turns_an_update
         self._tell(done)
@@ -171,6 +182,7 @@ class Trainer:
         if done is None:
             return
         self.games_played += done.games
+        self._meters.updated(done.games, done.seconds, done.phases)
         number = done.number + 1
         if done.restored > self._restored:
             self.listener.note(f"update {number}: weights were not finite; the update was undone")
@@ -260,6 +272,7 @@ class Trainer:
             self.listener.note(f"the policy could not be evaluated: {error}")
             return
         self.metrics.write(self.turns, values)
+        self._meters.judged(self.judge.latest)
         if self.judge.is_best():
             self._save(must=True, best_score=self.judge.score)
 
@@ -270,6 +283,7 @@ class Trainer:
         self._looked_at = self.seconds
         for found in self._beside.news():
             values = self.judge.take(found)
+            self._meters.judged(self.judge.latest)
             if (found.step, found.opponent) not in self._told:
                 self.metrics.write(found.step, values)
             if self.judge.is_best() and self.judge.score is not None:
@@ -374,12 +388,12 @@ def _told_of(folder: Path) -> set[tuple[int, str]]:
     return found
 
 
-def _lane(run: RunFolder, saved: Checkpoint | None, ranks: Ranks) -> Lane:
+def _lane(run: RunFolder, saved: Checkpoint | None, ranks: Ranks, instruments: Instruments) -> Lane:
     """The lane a run is trained on; a resumed one keeps the precision it began with."""
     config, spec = run.config, run.config.spec
     precision = None if saved is None else str(saved.meta["precision"])
     if config.by_engines:
-        return EngineLane(config, spec, precision, run.path)
+        return EngineLane(config, spec, precision, run.path, instruments)
     if ranks.count > 1:
         return LeadingLane(config, spec, precision, ranks)
     return rank_lane(config, spec, precision, ranks)
