@@ -68,7 +68,11 @@ def hold(nodes):
     for label in ["head", *(f"n{i}" for i in range(1, nodes))]:
         options = {"include_dashboard": False} if label == "head" else {}
         node = cluster.add_node(
-            num_cpus=2, node_ip_address="127.0.0.1", labels={"playmill": label}, **options
+            num_cpus=2,
+            node_ip_address="127.0.0.1",
+            object_store_memory=80 << 20,
+            labels={"playmill": label},
+            **options,
         )
         raylets[label] = node.all_processes["raylet"][0].process.pid
     print(json.dumps({"address": cluster.address, "raylets": raylets}), flush=True)

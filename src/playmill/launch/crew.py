@@ -29,7 +29,7 @@ WATCHED = Supervision(restart_delay=0.5)
 
 
 class Kept(Protocol):
-    """Whom a crew looks after: a process of this machine, a session to another, a role that Ray has placed."""
+    """Whom a crew looks after: a process of this machine, a session to another, a role that Ray places."""
 
     @property
     def name(self) -> str: ...

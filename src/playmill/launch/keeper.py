@@ -61,15 +61,10 @@ class Keeper:
 
     def begin(self, secret: Mapping[str, str]) -> Report:
         """Starts the processes, with what is secret in their environment."""
-        if not self._members:
-            private_folder(self._folder)
-            write_private(self._folder / CLUSTER_FILE, self._cluster)
-            logs = private_folder(self._folder / "logs")
-            environment = {**os.environ, **secret}
-            self._members = [
-                Member(job.name, self._command(job), logs, self._supervision, i, environment, job.final)
-                for i, job in enumerate(self._jobs)
-            ]
+        try:
+            self._members = self._members or self._made({**os.environ, **secret})
+        except (OSError, PlaymillError) as error:
+            return self._report(str(error))
         return self._look()
 
     def watch(self, within: float) -> Report | None:
@@ -91,16 +86,27 @@ class Keeper:
         for member in self._members:
             member.end(until)
 
-    def _command(self, job: Job) -> list[str]:
-        return [sys.executable, "-m", "playmill", *job.words, "--parent", str(os.getpid())]
+    def _made(self, environment: Mapping[str, str]) -> list[Member]:
+        private_folder(self._folder)
+        write_private(self._folder / CLUSTER_FILE, self._cluster)
+        logs = private_folder(self._folder / "logs")
+        program, parent = [sys.executable, "-m", "playmill"], ["--parent", str(os.getpid())]
+        return [
+            Member(
+                job.name, [*program, *job.words, *parent], logs, self._supervision, i, environment, job.final
+            )
+            for i, job in enumerate(self._jobs)
+        ]
 
     def _look(self) -> Report:
-        refusal = ""
         try:
             for member in self._members:
                 member.look_after()
         except PlaymillError as error:
-            refusal = str(error)
+            return self._report(str(error))
+        return self._report()
+
+    def _report(self, refusal: str = "") -> Report:
         starts = {member.name: member.starts for member in self._members}
         ended = {member.name: member.ended for member in self._members if member.ended is not None}
         return Report(self._life, socket.gethostname(), starts, ended, refusal)

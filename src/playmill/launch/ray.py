@@ -1,12 +1,13 @@
 """Roles placed by Ray: each behind a keeper, which Ray makes again on another node when its own is gone.
 
 The only file that imports Ray. Keepers are no detached actors: they die with launch, however it dies, and
-Ray kills their processes. What a launch that is told to stop lets drain, it has drained before."""
+Ray kills their processes with them. Only a launch that is told to stop lets them drain."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import signal
 import socket
@@ -18,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import ActorDiedError, GetTimeoutError, RayError
+from ray._raylet import GcsClient  # type: ignore[attr-defined]  # it is compiled
+from ray.exceptions import ActorDiedError, GetTimeoutError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from playmill.games import PlaymillError
@@ -56,7 +58,8 @@ def by_ray(cluster: Cluster, password: str, say: Callable[[str], None]) -> Itera
     wanted = places(cluster)
     with _connected(cluster.ray, sum(place.cpus for place in wanted), wanted[0].gpus):
         here = ray.get_runtime_context().get_node_id()
-        check_nodes(cluster, ray.nodes(), here, os.environ.get("RAY_USE_TLS") == "1")
+        nodes = ray.nodes()  # type: ignore[no-untyped-call]
+        check_nodes(cluster, nodes, here, os.environ.get("RAY_USE_TLS") == "1")
         secret = {} if cluster.broker.password_file else {PASSWORD: password}
         groups = [Group(cluster, place, here, secret, say) for place in wanted]
         yield [PlacedRole(job.name, group) for group in groups for job in group.jobs]
@@ -80,18 +83,20 @@ def _connected(settings: Ray, cpus: float, gpus: float) -> Iterator[None]:
             ray.init(
                 address="local",
                 include_dashboard=False,
-                num_cpus=int(-(-cpus // 1)),
-                num_gpus=int(-(-gpus // 1)),
+                num_cpus=math.ceil(cpus),
+                num_gpus=math.ceil(gpus),
                 object_store_memory=STORE_BYTES,
                 **quiet,
             )
         else:
-            address = os.environ.get("RAY_ADDRESS", "auto") if settings.address == "auto" else settings.address
+            address = (
+                os.environ.get("RAY_ADDRESS", "auto") if settings.address == "auto" else settings.address
+            )
             if address != "auto":
                 _reach(address)
             ray.init(address=address, **quiet)
             _check_shut(ray.get_runtime_context().gcs_address)
-    except (OSError, ValueError, RuntimeError, RayError) as error:
+    except (OSError, ValueError, RuntimeError, subprocess.SubprocessError, RayError) as error:
         ray.shutdown()
         raise PlaymillError(f"Ray ({settings.address}) cannot be used: {_last_line(error)}") from None
     finally:
@@ -104,10 +109,10 @@ def _connected(settings: Ray, cpus: float, gpus: float) -> Iterator[None]:
 
 
 def _reach(address: str) -> None:
-    """Ray itself would try for minutes."""
+    """Ray itself would try for minutes where nobody is, and long where its token is not taken."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host.strip("[]"), int(port)), REACH_S):
-        pass
+        GcsClient(address=address)
 
 
 def _check_shut(address: str) -> None:
@@ -130,10 +135,9 @@ class Group:
         self.place, self._secret, self._say = place, secret, say
         file = str(cluster.own_folder / CLUSTER_FILE)
         self.jobs = [Job(role.name, role.words([], file), final_codes(role)) for role in place.roles]
-        self._keeper: Any = (
-            ray.remote(Keeper)
-            .options(**_options(cluster.ray, place, here))
-            .remote(str(cluster.own_folder), cluster_text(cluster), self.jobs, WATCHED)
+        keeper: Any = ray.remote(Keeper)
+        self._keeper = keeper.options(**_options(place, here)).remote(
+            str(cluster.own_folder), cluster_text(cluster), self.jobs, WATCHED
         )
         self._call: Any = self._keeper.begin.remote(secret)
         self._ending: Any = None
@@ -149,11 +153,8 @@ class Group:
             return
         try:
             found = ray.get(self._call)
-        except ActorDiedError as error:
-            raise PlaymillError(
-                f"{self.place.name}: Ray places it no more: {_last_line(error)} "
-                "(ray.restarts says how often it may)"
-            ) from None
+        except (ActorDiedError, RayTaskError) as error:
+            raise PlaymillError(f"{self.place.name} cannot be kept by Ray: {_last_line(error)}") from None
         except RayError:  # its node or its keeper is gone, and Ray sees to it
             found = None
             self._tell_silence()
@@ -217,11 +218,11 @@ class PlacedRole:
         self._group.end(until)
 
 
-def _options(settings: Ray, place: Place, here: str) -> dict[str, Any]:
+def _options(place: Place, here: str) -> dict[str, Any]:
     out: dict[str, Any] = {
         "num_cpus": place.cpus,
         "num_gpus": place.gpus,
-        "max_restarts": settings.restarts,
+        "max_restarts": -1,
         "scheduling_strategy": "SPREAD",
     }
     if place.host == HERE:

@@ -44,7 +44,7 @@ def places(cluster: Cluster) -> list[Place]:
     learning = tuple(one for one in roles if one.role in ("learner", "evaluator"))
     out = [Place(learning, learning[0].host, settings.learner_cpus, settings.learner_gpus)]
     actors = [one for one in roles if one.role == "actor"]
-    groups = [(one,) for one in actors]
+    groups: list[tuple[Placed, ...]] = [(one,) for one in actors]
     policies = [one for one in roles if one.role == "policy"]
     if policies:
         groups = [(one, *(actor for actor in actors if actor.host == one.host)) for one in policies]
@@ -69,8 +69,8 @@ def check_nodes(cluster: Cluster, nodes: Sequence[Node], here: str, tls: bool) -
         )
     if beyond and not tls and not cluster.broker.password_file:
         raise PlaymillError(
-            "the broker's password would go over Ray's wires in the clear: set broker.password_file to a file "
-            "that every node has, or turn on Ray's own TLS (RAY_USE_TLS=1)"
+            "the broker's password would go over Ray's wires in the clear: set broker.password_file to a "
+            "file that every node has, or turn on Ray's own TLS (RAY_USE_TLS=1)"
         )
 
 
@@ -87,8 +87,8 @@ def _usable(place: Place, alive: Sequence[Node], own: Node) -> list[Node]:
         )
     if place.learns and len(found) > 1:
         raise PlaymillError(
-            f"{len(found)} nodes of Ray have the label {LABEL}={place.host}; the learner's folder lies on one: "
-            "give it a label of its own"
+            f"{len(found)} nodes of Ray have the label {LABEL}={place.host}; the learner's folder lies on "
+            "one: give it a label of its own"
         )
     able = [node for node in found if _has(node, "CPU", place.cpus) and _has(node, "GPU", place.gpus)]
     if not able:

@@ -32,9 +32,6 @@ class Ray:
     learner_cpus: float = 1.0
     """That the learner asks for, with its evaluator."""
     learner_gpus: float = 0.0
-    restarts: int = -1
-    """How often Ray may place a role anew; -1: as often as it takes. A process that dies on a node that
-    lives is started again there, and does not count."""
 
     def __post_init__(self) -> None:
         if self.address not in ("auto", "local"):
@@ -45,8 +42,6 @@ class Ray:
                 raise PlaymillError(f"ray.{name} must be 0, or from 0.01 to 1024, got {value:g}")
         if self.learner_gpus > 1 and self.learner_gpus % 1:
             raise PlaymillError(f"ray.learner_gpus must be whole above 1, got {self.learner_gpus:g}")
-        if self.restarts < -1:
-            raise PlaymillError(f"ray.restarts must be -1 (without end) or more, got {self.restarts}")
 
 
 def _check_address(address: str) -> None:
