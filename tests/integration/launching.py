@@ -1,5 +1,6 @@
 """`playmill launch` in a process of its own, on a small run."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -37,26 +38,34 @@ def write(folder, text, run=RUN):
     return file
 
 
-def start(folder, *words, password=None):
-    """Its output goes to a file beside the cluster's."""
-    environment = {name: value for name, value in os.environ.items() if name != PASSWORD}
-    if password is not None:
-        environment[PASSWORD] = password
+def start(folder, *words, password=None, more=None):
+    """Its output goes to a file beside the cluster's. `more`: of its environment."""
     with (folder / "out.txt").open("ab") as out:
         return subprocess.Popen(
-            [*PROGRAM, *words], cwd=folder, stdout=out, stderr=subprocess.STDOUT, env=environment
+            [*PROGRAM, *words],
+            cwd=folder,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=_environment(password, more),
         )
 
 
-def ask(folder, *words, password=None):
+def ask(folder, *words, password=None, more=None):
     """Exit code and all that was said."""
-    environment = {name: value for name, value in os.environ.items() if name != PASSWORD}
-    if password is not None:
-        environment[PASSWORD] = password
     done = subprocess.run(
-        [*PROGRAM, *words], cwd=folder, capture_output=True, text=True, env=environment, timeout=PATIENCE
+        [*PROGRAM, *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=_environment(password, more),
+        timeout=PATIENCE,
     )
     return done.returncode, done.stdout + done.stderr
+
+
+def _environment(password, more):
+    own = {name: value for name, value in os.environ.items() if name != PASSWORD}
+    return {**own, **({} if password is None else {PASSWORD: password}), **(more or {})}
 
 
 def wait_until(what, process, folder):
@@ -79,3 +88,17 @@ def children(pid):
 
 def child(pid, what):
     return next((number for number, line in children(pid).items() if what in line), None)
+
+
+def everywhere(what):
+    """All processes whose command line has `what` in it, by number."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")
+    return {number: line for number, line in found.items() if what in line}
+
+
+def parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -65,6 +65,9 @@ def test_bad_names_are_refused_wherever_a_cluster_has_them(name):
             {"by": "ssh", "hosts": [{"name": "a", field: name}]}
             for field in ("address", "user", "key", "playmill")
         ),
+        {"by": "ray", "ray": {"address": name}},
+        {"by": "ray", "learner": {"on": name}},
+        {"by": "ray", "actors": {"on": [name]}},
         {"kubernetes": {"image": name}},
         {"systemd": {"playmill": name}},
     ):
@@ -108,6 +111,8 @@ def test_a_shell_sees_quoted_words_as_they_are():
         ({"hosts": [{"name": "a"}]}, 'by = "ssh"'),
         ({"by": "ssh", "hosts": [{"name": "a"}, {"name": "a"}]}, "same name"),
         ({"notice": {"by": "file"}}, "needs notice.file"),
+        ({"by": "ray", "hosts": [{"name": "a"}]}, 'by = "ssh"'),
+        ({"by": "ray", "learner": {"on": "anywhere"}}, "one machine"),
     ],
 )
 def test_what_cannot_be_is_refused(changes, why):

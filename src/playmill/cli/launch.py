@@ -96,6 +96,8 @@ def join_command(
     """
     if parent:
         end_with_parent()
+        if os.getppid() != parent:
+            return  # it was gone before we could ask
     found = read_cluster(cluster)
     os.environ[PASSWORD] = find_password(found, password_file)
     noticed: list[bool] = []

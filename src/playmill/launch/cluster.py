@@ -21,6 +21,7 @@ from playmill.launch.names import (
     check_quantity,
     check_user,
 )
+from playmill.launch.ray_settings import ANYWHERE, Ray
 from playmill.training.config import Train, from_dict, recipe_values
 
 HERE = "here"
@@ -72,7 +73,7 @@ class Learner:
     """Where the learner runs, and with it the evaluators: they share its folder."""
 
     on: str = HERE
-    """A host by its name."""
+    """A host by its name; by Ray the one node with that label."""
     evaluators: int = 0
     """Processes that evaluate checkpoints beside it; 0 or 1."""
 
@@ -86,12 +87,12 @@ class ActorPlaces:
 
     count: int = 1
     """In all."""
-    on: tuple[str, ...] = (HERE,)
-    """Hosts by name; actors are shared out among them in turn. Kubernetes places them itself."""
+    on: tuple[str, ...] = ()
+    """Hosts by name; actors are shared out among them in turn. Left out: this machine; Ray and Kubernetes
+    place them themselves."""
 
     def __post_init__(self) -> None:
         _check(1 <= self.count <= 10_000, f"actors.count must be from 1 to 10000, got {self.count}")
-        _check(bool(self.on), "actors.on must name a host; `here` is this machine")
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,7 @@ class Cluster:
 
     name: str = ""
     """Of the cluster; the run's folder is called the same."""
-    by: Literal["local", "ssh", "kubernetes", "systemd"] = "local"
+    by: Literal["local", "ssh", "ray", "kubernetes", "systemd"] = "local"
     folder: str = "runs"
     """On every machine: runs lie in it."""
     broker: Broker = field(default_factory=Broker)
@@ -223,6 +224,7 @@ class Cluster:
     actors: ActorPlaces = field(default_factory=ActorPlaces)
     hosts: tuple[Host, ...] = ()
     notice: Notice = field(default_factory=Notice)
+    ray: Ray = field(default_factory=Ray)
     kubernetes: Kubernetes = field(default_factory=Kubernetes)
     systemd: Systemd = field(default_factory=Systemd)
     run: dict[str, Any] = field(default_factory=dict)
@@ -237,8 +239,14 @@ class Cluster:
             self.by == "ssh" or not names, f'hosts are for by = "ssh"; this cluster is placed by {self.by}'
         )
         for name in (self.learner.on, *self.actors.on):
-            if name not in (HERE, *names):
+            if self.by == "ray":
+                check_name(name, "the node")
+            elif name not in (HERE, *names):
                 raise unknown("host", name, [HERE, *names])
+        _check(
+            self.by != "ray" or self.learner.on != ANYWHERE,
+            "learner.on must be one machine: the run's folder lies there",
+        )
         least, most = self.kubernetes.min_actors, self.actors.count
         _check(0 <= least <= most, f"kubernetes.min_actors must be from 0 to actors.count, got {least}")
         _check(

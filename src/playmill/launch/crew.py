@@ -8,9 +8,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from playmill.launch.broker import broker_command
 from playmill.launch.cluster import Cluster
+from playmill.launch.keeper import CLUSTER_FILE
 from playmill.launch.plan import Placed
 from playmill.launch.secret import private_folder, write_private
 from playmill.pools.remote_settings import Supervision
@@ -26,12 +28,24 @@ LOOK_S = 0.2
 WATCHED = Supervision(restart_delay=0.5)
 
 
+class Kept(Protocol):
+    """Whom a crew looks after: a process of this machine, a session to another, a role that Ray places."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def starts(self) -> int: ...
+    @property
+    def ended(self) -> int | None: ...
+    def look_after(self) -> None: ...
+    def ask_to_end(self) -> None: ...
+    def end(self, until: float) -> None: ...
+
+
 class Crew:
     """Members that run until the learner is done, or until told to end."""
 
-    def __init__(
-        self, members: Sequence[Member], finishing: Member | None, say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, members: Sequence[Kept], finishing: Kept | None, say: Callable[[str], None]) -> None:
         """`finishing`: the member with whose good end all is done."""
         self.members, self.finishing, self._say = list(members), finishing, say
         self._starts = {member.name: 0 for member in members}
@@ -62,7 +76,7 @@ class Crew:
             for member in group:
                 member.end(max(until, time.monotonic() + 1.0))
 
-    def _tell(self, member: Member) -> None:
+    def _tell(self, member: Kept) -> None:
         before, self._starts[member.name] = self._starts[member.name], member.starts
         if member.starts > before:
             self._say(f"{member.name} started" + (f" again ({member.starts - 1})" if before else ""))
@@ -70,9 +84,18 @@ class Crew:
 
 def write_cluster(cluster: Cluster) -> Path:
     """The file that the processes of this machine read; there is no secret in it."""
-    file = private_folder(cluster.own_folder) / "cluster.json"
-    write_private(file, json.dumps(to_dict(cluster), indent=1))
+    file = private_folder(cluster.own_folder) / CLUSTER_FILE
+    write_private(file, cluster_text(cluster))
     return file
+
+
+def cluster_text(cluster: Cluster) -> str:
+    return json.dumps(to_dict(cluster), indent=1)
+
+
+def final_codes(role: Placed) -> tuple[int, ...]:
+    """Exit codes after which it stays away."""
+    return (0, NOTICED) if role.role == "learner" else (NOTICED,)
 
 
 def local_members(cluster: Cluster, roles: Sequence[Placed], password: str) -> list[Member]:
@@ -87,6 +110,5 @@ def local_members(cluster: Cluster, roles: Sequence[Placed], password: str) -> l
             words = broker_command(cluster, password)
         else:
             words = [*role.words(program, str(file)), "--parent", str(os.getpid())]
-        final = (0, NOTICED) if role.role == "learner" else (NOTICED,)
-        members.append(Member(role.name, words, logs, WATCHED, i, environment, final))
+        members.append(Member(role.name, words, logs, WATCHED, i, environment, final_codes(role)))
     return members

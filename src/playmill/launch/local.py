@@ -15,6 +15,7 @@ from playmill.launch.broker import check_broker_there
 from playmill.launch.cluster import HERE, Cluster
 from playmill.launch.crew import PATIENCE_S, Crew, local_members
 from playmill.launch.plan import on_host, placed
+from playmill.launch.ray_settings import enter
 from playmill.launch.secret import find_password, private_folder
 from playmill.launch.ssh import Session, check_hosts
 from playmill.training.actors import Member
@@ -29,6 +30,8 @@ def launch(cluster: Cluster, stopped: Callable[[], bool], say: Callable[[str], N
     with _only_one(cluster):
         if not cluster.broker.start:
             check_broker_there(cluster, password)
+        if cluster.by == "ray":
+            return _launch_by_ray(cluster, password, stopped, say)
         hosts = [name for name in dict.fromkeys(one.host for one in placed(cluster)) if name != HERE]
         check_hosts(cluster, hosts)
         members = local_members(cluster, on_host(cluster, HERE), password)
@@ -38,6 +41,19 @@ def launch(cluster: Cluster, stopped: Callable[[], bool], say: Callable[[str], N
             for i, name in enumerate(hosts)
         ]
         return Crew(members, _finishing(cluster, members), say).run(stopped)
+
+
+def _launch_by_ray(
+    cluster: Cluster, password: str, stopped: Callable[[], bool], say: Callable[[str], None]
+) -> str:
+    enter(cluster.ray)
+    try:
+        from playmill.launch.ray import by_ray
+    except ImportError as error:
+        raise PlaymillError(f"by = 'ray' needs Ray ({error}): pip install 'playmill[ray]'") from None
+    brokers = local_members(cluster, [one for one in placed(cluster) if one.role == "broker"], password)
+    with by_ray(cluster, password, say) as roles:
+        return Crew([*brokers, *roles], roles[0], say).run(stopped)
 
 
 def stop(cluster: Cluster) -> bool:

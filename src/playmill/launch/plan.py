@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from playmill.launch.cluster import HERE, Cluster
+from playmill.launch.ray_settings import ANYWHERE, LABEL, Ray
 
 
 class Placed(NamedTuple):
@@ -38,7 +39,7 @@ def _placed(cluster: Cluster) -> Iterator[Placed]:
     yield Placed("learner", 0, cluster.learner.on)
     if cluster.learner.evaluators:
         yield Placed("evaluator", 0, cluster.learner.on)
-    on = cluster.actors.on
+    on = cluster.actors.on or ((ANYWHERE,) if cluster.by == "ray" else (HERE,))
     if cluster.train.actors.inference == "process":
         for host in dict.fromkeys(on[: cluster.actors.count]):
             yield Placed("policy", 0, host)
@@ -59,6 +60,8 @@ def plan_lines(cluster: Cluster) -> list[str]:
         f"{many} with {config.actors.slots} games each",
         f"broker  {cluster.broker.url}" + (", started here" if cluster.broker.start else ""),
     ]
+    if cluster.by == "ray":
+        lines.append(f"ray     {cluster.ray.address}; {_asked(cluster.ray)}")
     for host in dict.fromkeys(one.host for one in placed(cluster)):
         names = [one.name for one in on_host(cluster, host) if one.role != "actor"]
         numbers = [one.number for one in on_host(cluster, host) if one.role == "actor"]
@@ -72,11 +75,18 @@ def _span(numbers: list[int]) -> str:
     return f"{len(numbers)} actors, {numbers[0]} to {numbers[-1]}"
 
 
+def _asked(ray: Ray) -> str:
+    gpus = f" and {ray.learner_gpus:g} GPUs" if ray.learner_gpus else ""
+    return f"the learner asks for {ray.learner_cpus:g} CPUs{gpus}, an actor for {ray.actor_cpus:g}"
+
+
 def _where(cluster: Cluster, host: str) -> str:
     if host == HERE and cluster.by in ("kubernetes", "systemd"):
         return "rendered"
-    if host == HERE:
+    if host == HERE or (host == ANYWHERE and cluster.by == "ray"):
         return host
+    if cluster.by == "ray":
+        return f"nodes with {LABEL}={host}"
     found = cluster.host(host)
     user = f"{found.user}@" if found.user else ""
     return f"{host} ({user}{found.address or found.name}:{found.port})"

@@ -6,10 +6,13 @@ import os
 import secrets
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playmill.games import PlaymillError
-from playmill.launch.cluster import Cluster
 from playmill.training.exchange import PASSWORD
+
+if TYPE_CHECKING:
+    from playmill.launch.cluster import Cluster
 
 
 def find_password(cluster: Cluster, file: Path | None = None) -> str:

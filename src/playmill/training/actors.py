@@ -10,11 +10,13 @@ import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from playmill.games import PlaymillError
 from playmill.pools.remote_settings import Backoff, Supervision
-from playmill.training.config import Train
+
+if TYPE_CHECKING:
+    from playmill.training.config import Train
 
 PATIENCE_S = 10.0
 """For actors to hand over what they have, when the run ends."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from playmill.experience.assignments import AssignmentBoard, Leave
 from playmill.experience.channel import Receiver, Sender
@@ -24,7 +24,9 @@ from playmill.experience.weights_open import open_follower, open_publisher
 from playmill.experience.weights_shared import SharedFollower, remove_shared, shared_path
 from playmill.experience.weights_watch import Relay, WeightsWatch
 from playmill.telemetry.traces import OFF, Tracer
-from playmill.training.config import Train
+
+if TYPE_CHECKING:
+    from playmill.training.config import Train
 
 ID_FILE = "id"
 OWNER = "run"
