@@ -2,17 +2,15 @@
 
 import os
 import random
-import shutil
 import signal
 import time
 
 import pytest
 
-from benchmarks.chaos_run import LOGGED, Trial
+from benchmarks.chaos_run import LOGGED
 from playmill.experience.assignments import GROUP, assignments_key
 from playmill.experience.redis_link import Link
-from playmill.experience.ring import rings_root
-from playmill.training.exchange import PASSWORD
+from tests.integration.trials import running
 from tests.redis_server import running_redis
 
 pytestmark = pytest.mark.integration
@@ -21,15 +19,11 @@ SETTINGS = "--actors.assigned --actors.assignment 4 --actors.ahead 6"
 
 @pytest.fixture
 def trial(tmp_path):
-    with running_redis(*LOGGED) as broker:
-        made = Trial(tmp_path, 2, broker, settings=SETTINGS)
-        try:
-            yield made
-        finally:
-            made.close()
-            shutil.rmtree(rings_root() / made.exchange.run, ignore_errors=True)
-            made.exchange.clear()
-            os.environ.pop(PASSWORD, None)
+    with (
+        running_redis(*LOGGED) as broker,
+        running(tmp_path, 2, broker, settings=SETTINGS) as made,
+    ):
+        yield made
 
 
 def group(trial):

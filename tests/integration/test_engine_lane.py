@@ -1,41 +1,25 @@
 """Real runs of the engine lane whose parts die, lie and send rubbish: training goes on, the books agree."""
 
-import contextlib
 import json
 import math
 import os
 import random
-import shutil
 import signal
 import time
 
 import numpy as np
 import pytest
 
-from benchmarks.chaos_run import LOGGED, SEGMENTS, Trial
+from benchmarks.chaos_run import LOGGED, SEGMENTS
 from playmill.checkpoints import Store, read
 from playmill.cli.roles import prove
 from playmill.experience.ring import RingSender, rings_root
 from playmill.experience.segment import Identity
 from playmill.telemetry.metrics import FILE
-from playmill.training.exchange import PASSWORD, left_behind
+from playmill.training.exchange import left_behind
+from tests.integration.trials import STRANGER, running
 from tests.redis_server import running_redis
 from tests.segments import a_message
-
-STRANGER = 99
-"""The number of an actor that is none of the run's."""
-
-
-@contextlib.contextmanager
-def running(*arguments, **settings):
-    trial = Trial(*arguments, **settings)
-    try:
-        yield trial
-    finally:
-        trial.close()
-        shutil.rmtree(rings_root() / trial.exchange.run, ignore_errors=True)
-        trial.exchange.clear()
-        os.environ.pop(PASSWORD, None)
 
 
 def survive(trial, kinds, seed):

@@ -2,36 +2,20 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 
 import pytest
 
-from benchmarks.chaos_run import Trial
-from playmill.experience.ring import RingSender, rings_root
+from playmill.experience.ring import RingSender
 from playmill.experience.segment import Identity
 from playmill.telemetry.catalogue import CATALOGUE, Kind
-from playmill.training.exchange import PASSWORD
 from playmill.training.telemetry_settings import OFFSETS
 from tests.collector import running_collector
 from tests.integration.pages import free_ports, page
 from tests.integration.program import start, train, wait_for
+from tests.integration.trials import STRANGER, running
 from tests.redis_server import running_redis
-
-STRANGER = 99
-
-
-@contextlib.contextmanager
-def running(*arguments, **settings):
-    trial = Trial(*arguments, **settings)
-    try:
-        yield trial
-    finally:
-        trial.close()
-        shutil.rmtree(rings_root() / trial.exchange.run, ignore_errors=True)
-        trial.exchange.clear()
-        os.environ.pop(PASSWORD, None)
 
 
 def names(shown):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from playmill.games import PlaymillError
 from playmill.training.exchange import PASSWORD
+from playmill.training.secret_file import read_secret
 
 if TYPE_CHECKING:
     from playmill.launch.cluster import Cluster
@@ -23,7 +23,7 @@ def find_password(cluster: Cluster, file: Path | None = None) -> str:
     if given:
         return _checked(given, PASSWORD)
     if named is not None:
-        return _checked(_read(named), str(named))
+        return _checked(read_secret(named, "the broker's password"), str(named))
     if cluster.broker.start:
         return _checked(_kept(cluster.own_folder / "password"), "the password kept")
     raise PlaymillError(
@@ -48,20 +48,11 @@ def write_private(path: Path, text: str) -> None:
     beside.replace(path)
 
 
-def _read(path: Path) -> str:
-    try:
-        if stat.S_IMODE(path.stat().st_mode) & 0o007:
-            raise PlaymillError(f"{path} can be read by everybody: chmod 600 {path}")
-        return path.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise PlaymillError(f"the broker's password cannot be read: {error}") from None
-
-
 def _kept(path: Path) -> str:
     if not path.exists():
         private_folder(path.parent)
         write_private(path, secrets.token_hex(32) + "\n")
-    return _read(path)
+    return read_secret(path, "the broker's password")
 
 
 def _checked(password: str, where: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from playmill.games import PlaymillError
 from playmill.telemetry.endpoint import is_loopback
 from playmill.telemetry.instruments import NO_INSTRUMENTS, Instruments, RunningInstruments
+from playmill.training.secret_file import read_secret
 
 TOKEN = "PLAYMILL_METRICS_TOKEN"
 """Where the token is looked for first."""
@@ -69,10 +69,10 @@ class Telemetry:
         if given := os.environ.get(TOKEN, ""):
             return _checked(given, TOKEN)
         if self.token_file:
-            return _checked(_read(Path(self.token_file)), self.token_file)
+            return _from_file(Path(self.token_file))
         if folder := os.environ.get("CREDENTIALS_DIRECTORY", ""):
             handed = Path(folder) / CREDENTIAL
-            return _checked(_read(handed), str(handed)) if handed.exists() else ""
+            return _from_file(handed) if handed.exists() else ""
         return ""
 
     def needed_token(self) -> str:
@@ -98,13 +98,8 @@ class Telemetry:
         )
 
 
-def _read(path: Path) -> str:
-    try:
-        if stat.S_IMODE(path.stat().st_mode) & 0o007:
-            raise PlaymillError(f"{path} can be read by everybody: chmod 600 {path}")
-        return path.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise PlaymillError(f"the token of the metrics cannot be read: {error}") from None
+def _from_file(path: Path) -> str:
+    return _checked(read_secret(path, "the token of the metrics"), str(path))
 
 
 def _checked(token: str, where: str) -> str:
