@@ -116,23 +116,26 @@ class RemotePool:
     def act(self, slots: npt.ArrayLike, actions: npt.ArrayLike) -> None:
         """Answers rows. An illegal action, or a slot that does not wait, raises and changes nothing."""
         at, wanted = self._rows.check(slots, actions)
-        now = self._crew.now()
+        now = self._crew.listen()
         for slot, action, void in zip(at, wanted, self._rows.answer(at), strict=True):
             if not void:
                 self._ask(slot, action, now)
         self._crew.send()
+        self._crew.leave()
 
     def set_drivers(self, drivers: npt.ArrayLike) -> None:
         """Who answers for which seat, [slots, seats]: policies below FIRST_BOT, bots from there on. Bot
         "random" plays here, the others are the engine's own."""
-        rows, now = self._rows, self._crew.now()
+        rows = self._rows
         rows.set_drivers(drivers)
+        now = self._crew.listen()
         for slot in list(rows.ready):
             driver = rows.driver_lists[slot][rows.seat[slot]]
             if driver >= FIRST_BOT:
                 del rows.ready[slot]
                 self._play_bot(slot, driver, now)
         self._crew.send()
+        self._crew.leave()
 
     # ---- Numbers ----
 
@@ -158,7 +161,8 @@ class RemotePool:
 
     def waited(self, slots: npt.NDArray[np.int32]) -> list[float]:
         """Seconds since the rows of these slots came from their engines."""
-        now, came = self._crew.now(), self._rows.came
+        now, came = self._crew.listen(), self._rows.came
+        self._crew.leave()
         return [now - came[slot] for slot in slots.tolist()]
 
     def numbers(self) -> list[int]:
@@ -170,7 +174,8 @@ class RemotePool:
 
     def health(self) -> list[EngineHealth]:
         """How every engine is, now."""
-        now = self._crew.now()
+        now = self._crew.listen()
+        self._crew.leave()
         return [engine.health(now) for engine in self._crew.engines]
 
     def close(self) -> None:

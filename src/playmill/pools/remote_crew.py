@@ -18,7 +18,7 @@ from playmill.pools.remote_settings import End
 TICK = 0.05
 """Seconds between looks at the clocks of engines."""
 AWAY = 1.0
-"""Seconds without a call after which engines' clocks stand still: nobody reads what they have answered."""
+"""Seconds between two calls from which on engines' clocks stood still: nobody read what they had answered."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,15 +45,16 @@ class Crew:
     # ---- Time ----
 
     def now(self) -> float:
-        """The engines' clock: it stands still when nobody has listened to them for some time."""
-        now = time.monotonic()
-        return (now if self._left is None else min(now, self._left + AWAY)) - self._away
+        """The engines' clock: it stands still while the caller is away for long, and never goes back."""
+        return time.monotonic() - self._away
 
-    def listen(self) -> None:
-        """The caller is back."""
-        if self._left is not None:
-            self._away += max(0.0, time.monotonic() - self._left - AWAY)
-            self._left = None
+    def listen(self) -> float:
+        """The caller is back: whoever reads the clock says so first. The time."""
+        now = time.monotonic()
+        if self._left is not None and now - self._left > AWAY:
+            self._away += now - self._left
+        self._left = None
+        return now - self._away
 
     def leave(self) -> None:
         """The caller goes and does something else."""
