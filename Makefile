@@ -66,7 +66,7 @@ cuda-check: setup
 	else echo "no nvcc here: the CUDA lane is left out"; fi
 
 python-test: setup
-	$(BIN)/pytest -q
+	.ci/tests
 
 bench: setup
 	for name in $(BENCHES); do $(BIN)/playmill bench $$name --save || exit 1; done
