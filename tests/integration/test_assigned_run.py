@@ -34,7 +34,16 @@ def group(trial):
 
 
 def test_it_plays_what_is_asked_for_and_trains_to_its_end(trial):
-    trial.wait(lambda: group(trial)["lag"] == 6, "the learner does not ask")
+    trial.wait(lambda: group(trial)["pending"] > 0, "the actors do not play")
+    # While actors stand still, nobody takes what the learner asks for.
+    stopped = list(trial.actors().values())
+    for actor in stopped:
+        os.kill(actor, signal.SIGSTOP)
+    try:
+        trial.wait(lambda: group(trial)["lag"] == 6, "the learner does not ask")
+    finally:
+        for actor in stopped:
+            os.kill(actor, signal.SIGCONT)
     # While the learner stands still, what it had asked for is played, and no more.
     os.kill(trial.learner.pid, signal.SIGSTOP)
     try:
