@@ -305,14 +305,14 @@ def test_strangers_and_giants_go_to_the_dead_letters_and_memory_stays_capped(car
     receiver = carrier.receiver(reply_bytes=1 << 20)
     client, stream = Link(carrier.url).client(), key(RUN, "experience")
     for i in range(LETTERS + 20):
-        client.xadd(stream, {"a": "0", "e": f"{'9' * 30}", "s": i, "m": b"junk"})
-    for fields in ({"x": "y"}, {"a": "-1", "e": "0", "s": "0", "m": ""}, {"a": "0", "e": "0", "s": "0"}):
+        client.xadd(stream, {"i": f"0:{'9' * 30}:{i}", "m": b"junk"})
+    for fields in ({"x": "y"}, {"i": "-1:0:0", "m": ""}, {"i": "0:0:0"}):
         client.xadd(stream, fields)
     giant = b"g" * (8 << 20)
     for i in range(12):
-        client.xadd(stream, {"a": "7", "e": "0", "s": i, "m": giant})
+        client.xadd(stream, {"i": f"7:0:{i}", "m": giant})
     good = Identity(RUN, 1, 0, 0)
-    client.xadd(stream, {"a": "1", "e": "0", "s": "0", "m": a_message(good)})
+    client.xadd(stream, {"i": "1:0:0", "m": a_message(good)})
     ledger, done = Ledger(RUN), 0
     tracemalloc.start()
     while done < 13:

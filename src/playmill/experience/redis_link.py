@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 from playmill.experience.segment import check_run
 from playmill.games import PlaymillError
 
+READ = 64 << 10
 CONNECT, ANSWER = 1.0, 5.0
 """Seconds until a broker that does not take a connection, or does not answer, counts as away."""
 
@@ -33,14 +34,16 @@ class Link:
     """A client of one broker. Nothing is sent before the address is known to be safe, and nothing of ours
     before the broker was seen to turn away those without the password."""
 
-    def __init__(self, url: str, password: str | None = None, tries: int = 0) -> None:
-        """`tries`: how often a command is tried again at once, where a connection is gone."""
+    def __init__(self, url: str, password: str | None = None, tries: int = 0, read_bytes: int = READ) -> None:
+        """`tries`: how often a command is tried again at once, where a connection is gone. `read_bytes`: taken
+        from the socket at once, more by those who get long replies."""
         self.redis = redis_py()
         self.away: tuple[type[Exception], ...] = (self.redis.ConnectionError, self.redis.TimeoutError)
         self.answer = ANSWER
         self._socket = _check_address(url, password)
         options: dict[str, Any] = {"protocol": 2, "retry": self._retry(tries)}
         options |= {"socket_timeout": self.answer, "socket_connect_timeout": CONNECT}
+        options["socket_read_size"] = read_bytes
         if password:
             options["password"] = password
         try:

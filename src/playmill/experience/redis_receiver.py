@@ -11,6 +11,7 @@ from typing import Any
 from playmill.experience.channel import Backlog, Delivery
 from playmill.experience.redis_link import Link, key
 from playmill.experience.redis_sender import AGAIN, AT_LAST, Limits
+from playmill.experience.redis_wire import MESSAGE, NAME
 from playmill.experience.segment import LIMIT, Identity, check_run
 from playmill.games import PlaymillError
 
@@ -20,6 +21,8 @@ CLAIM = 30.0
 """Seconds between two looks for deliveries that nobody holds; younger ones may still be on their way."""
 BLOCK = 1.0
 """Seconds that one call waits at the broker at most."""
+READ = 256 << 10
+"""Bytes that are read at once: segments are long."""
 AT_ONCE = 500
 """Names in one command."""
 LETTERS, LETTER = 100, 64 << 10
@@ -41,7 +44,7 @@ class RedisReceiver:
         """A reply of the broker has about `reply_bytes` at most, or one message."""
         self.run = check_run(run)
         self._limits = limits or Limits()
-        self._link = Link(url, password)
+        self._link = Link(url, password, read_bytes=READ)
         self._stream, self._names = key(run, "experience"), key(run, "waiting")
         self._marks, self._dead, self._refusals = key(run, "produced"), key(run, "dead"), key(run, "refused")
         self._held: dict[bytes, Identity] = {}
@@ -166,10 +169,9 @@ class RedisReceiver:
         for entry, fields in entries:
             if not fields or entry in self._held:
                 continue
-            message = fields.get(b"m", b"")
+            message, name = fields.get(MESSAGE, b""), fields.get(NAME, b"")
             sizes.append(sum(map(len, fields.values())))
-            numbers = (fields.get(name, b"") for name in (b"a", b"e", b"s"))
-            identity = self._identity(*numbers) if len(fields) == 4 else None
+            identity = self._identity(*name.split(b":")) if len(fields) == 2 else None
             if identity is None:
                 self._bury("stranger", memoryview(message), None)
                 self._freed[entry] = None

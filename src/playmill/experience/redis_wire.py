@@ -9,6 +9,8 @@ from playmill.experience.segment import Identity
 
 JOINED = 16 << 10
 """Messages up to that size are copied behind their head; larger ones are sent from where they are."""
+NAME, MESSAGE = b"i", b"m"
+"""Fields of an entry: whose and which it is, as ACTOR:EPOCH:SEQUENCE, and the segment."""
 BESIDES = 5
 """Replies to a batch beside one for each entry; the last is that of the transaction."""
 
@@ -27,9 +29,8 @@ def transaction(keys: Keys, batch: list[tuple[Identity, bytes]]) -> Iterator[byt
     names = []
     head = _command(b"MULTI")
     for (_, actor, epoch, sequence), message in batch:
-        parts = [b"%d" % number for number in (actor, epoch, sequence)]
-        fields = (b"a", parts[0], b"e", parts[1], b"s", parts[2], b"m")
-        head += b"*11\r\n" + _bulks(b"XADD", keys.experience, b"*", *fields)
+        name = b"%d:%d:%d" % (actor, epoch, sequence)
+        head += b"*7\r\n" + _bulks(b"XADD", keys.experience, b"*", NAME, name, MESSAGE)
         head += b"$%d\r\n" % len(message)
         if len(message) <= JOINED:
             head += message
@@ -38,8 +39,8 @@ def transaction(keys: Keys, batch: list[tuple[Identity, bytes]]) -> Iterator[byt
             yield message
             head = b""
         head += b"\r\n"
-        marks[b":".join(parts[:2])] = b"%d" % (sequence + 1)
-        names.append(b":".join(parts))
+        marks[b"%d:%d" % (actor, epoch)] = b"%d" % (sequence + 1)
+        names.append(name)
     head += _command(b"SADD", keys.waiting, *names)
     head += _command(b"HSET", keys.produced, *(part for mark in marks.items() for part in mark))
     yield head + _command(b"XLEN", keys.experience) + _command(b"EXEC")
