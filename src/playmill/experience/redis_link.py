@@ -35,8 +35,8 @@ class Link:
     before the broker was seen to turn away those without the password."""
 
     def __init__(self, url: str, password: str | None = None, tries: int = 0, read_bytes: int = READ) -> None:
-        """`tries`: how often a command is tried again at once, where a connection is gone. `read_bytes`: taken
-        from the socket at once, more by those who get long replies."""
+        """`tries`: how often a command is tried again at once, where a connection is gone. `read_bytes`:
+        taken from the socket at once, more by those who get long replies."""
         self.redis = redis_py()
         self.away: tuple[type[Exception], ...] = (self.redis.ConnectionError, self.redis.TimeoutError)
         self.answer = ANSWER
